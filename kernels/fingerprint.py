@@ -1,0 +1,57 @@
+"""One hash of all that can change a code-generation result: asv's `version`, and a record's `fingerprint`.
+
+asv's own version hashes the benchmark function only; an edit of a kernel would join two different
+kernels into one series. Comments and docstrings do not count, so they may be edited freely.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import tokenize
+from functools import cache
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parent.parent
+# Everything between the Triton under test and a metric. asv.conf.json counts for the disassembler's pin.
+SOURCES = (
+    "variants.py",
+    "launch_configs.py",
+    "dq_accumulation.py",
+    "attention_backward.py",
+    "compat.py",
+    "compile.py",
+    "disassemble.py",
+    "codegen.py",
+    "dq_path.py",
+)
+
+
+def strip_comments(source: str) -> str:
+    """Python source without comments, docstrings and blank lines; works on text, so that the result does
+    not depend on the Python that runs it."""
+    lines = source.splitlines(keepends=True)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            for row in range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1):
+                lines[row - 1] = ""
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+@cache
+def fingerprint() -> str:
+    """16 hex digits; equal on every machine and Python for the same sources."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        digest.update(f"{name}\n{strip_comments((_ROOT / 'kernels' / name).read_text())}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    print(fingerprint())

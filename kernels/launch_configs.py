@@ -1,0 +1,45 @@
+"""Pinned launch configurations. No autotuning anywhere: a tuner that changes its mind is a fake regression.
+
+All variants of a case share one configuration, because a ratio of two variants means something only
+when all else is equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Every tile size below divides it; `reference.pad_rows` pads a sequence to a multiple of it.
+ROW_ALIGNMENT = 128
+
+
+@dataclass(frozen=True)
+class LaunchConfig:
+    """Tile sizes in rows, warps a program and software pipeline stages of one kernel.
+
+    ``block_m`` counts rows of Q (and dO, dQ), ``block_n`` rows of K (and V, dK, dV).
+    """
+
+    block_m: int
+    block_n: int
+    num_warps: int
+    num_stages: int
+
+
+# Keyed by head_dim. Not tuned yet: chosen so that the accumulators fit in registers (dK and dV take
+# 2 * block_n * head_dim * 4 bytes, spread over num_warps * 32 threads).
+BACKWARD = {
+    64: LaunchConfig(block_m=64, block_n=128, num_warps=8, num_stages=2),
+    128: LaunchConfig(block_m=64, block_n=128, num_warps=8, num_stages=2),
+}
+BACKWARD_DQ = {
+    64: LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=2),
+    128: LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=2),
+}
+FORWARD = {
+    64: LaunchConfig(block_m=128, block_n=64, num_warps=4, num_stages=3),
+    128: LaunchConfig(block_m=128, block_n=64, num_warps=8, num_stages=3),
+}
+# Preprocess and dQ's conversion walk rows only; block_n is unused there and repeats block_m.
+ROWWISE = LaunchConfig(block_m=128, block_n=128, num_warps=4, num_stages=1)
+
+HEAD_DIMS = tuple(BACKWARD)
