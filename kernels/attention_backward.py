@@ -81,9 +81,7 @@ def _attn_bwd_preprocess(O, DO, D, N_CTX, HEAD_DIM: tl.constexpr, BLOCK_M: tl.co
 
 
 @triton.jit
-def _attn_bwd_convert_dq(
-    DQ_ACC, DQ, sm_scale, N_CTX, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr
-):
+def _attn_bwd_convert_dq(DQ_ACC, DQ, sm_scale, N_CTX, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr):
     """dQ in the input dtype from its float32 sum, with the softmax scale. Grid: (N_CTX / BLOCK_M, Z * H)."""
     rows = tl.program_id(1).to(tl.int64) * N_CTX + tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     offs = rows[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]
@@ -116,9 +114,7 @@ def _attn_bwd_inner(
         dpT = tl.dot(v, tl.trans(do))
         dsT = (pT * (dpT - Di[None, :])).to(do.dtype)
         dk = tl.dot(dsT, tl.trans(qT), dk)
-        dq_kept = accumulate_dq(
-            dq_target, dq_kept, dsT, k, start_m, HEAD_DIM, BLOCK_M1, DQ_REDUCTION
-        )
+        dq_kept = accumulate_dq(dq_target, dq_kept, dsT, k, start_m, HEAD_DIM, BLOCK_M1, DQ_REDUCTION)
     return dk, dv, dq_kept
 
 

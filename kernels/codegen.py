@@ -16,6 +16,7 @@ from kernels.dq_path import PtxWrite, count_ir_ops, dq_path, ptx_dq_writes
 
 _LABEL = re.compile(r"^\.(L_x_\d+|L_\w+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:(@!?U?P\w+)\s+)?(?:\{\s*)?([A-Z][\w.]*)(.*)$")
+_DATA = (".byte", ".short", ".word", ".dword", ".zero", "/*")  # what constant sections hold
 _BRANCH_TARGET = re.compile(r"`\(\.(L_\w+)\)")
 # Tensor-core instructions: HMMA/IMMA/DMMA (sm_80), HGMMA/IGMMA/QGMMA (sm_90), UTCHMMA/UTCQMMA (sm_100).
 _MATRIX = re.compile(r"^(?:UTC)?[A-Z]{0,2}G?MMA$")
@@ -124,9 +125,7 @@ def parse_sass(text: str) -> Sass:
             address, _, opcode, rest = match.groups()
             target = _BRANCH_TARGET.search(rest)
             instructions.append(
-                Instruction(
-                    int(address, 16), opcode, f"{opcode}{rest}", target.group(1) if target else None
-                )
+                Instruction(int(address, 16), opcode, f"{opcode}{rest}", target.group(1) if target else None)
             )
     if not instructions:
         raise ValueError("the disassembly holds no instruction")
@@ -146,7 +145,9 @@ def normalise_sass(text: str) -> str:
     kept = []
     for line in text.splitlines():
         stripped = re.sub(r"//.*$", "", line).strip()
-        if _INSTRUCTION.match(line) or stripped.startswith((".byte", ".short", ".word", ".dword", ".zero", "/*")):
+        if _INSTRUCTION.match(line) or stripped.startswith(
+            (".byte", ".short", ".word", ".dword", ".zero", "/*")
+        ):
             kept.append(re.sub(r"\bL_\w+", rename, " ".join(stripped.split())))
     return "\n".join(kept)
 
@@ -216,9 +217,7 @@ def measure(
         "dq_acq_rel": sum(".acq_rel" in write.opcode for write in writes),
         "dq_layout_conversions": paths["ttgir"].get("ttg.convert_layout", 0),
         "layout_conversions": count_ir_ops(stages["ttgir"], "ttg.convert_layout"),
-        "sass_dq_writes": sum(
-            _is_write(i) for i in (sass.instructions if whole_kernel_is_dq else in_loops)
-        ),
+        "sass_dq_writes": sum(_is_write(i) for i in (sass.instructions if whole_kernel_is_dq else in_loops)),
         "gpu_fences": sum(_is_fence(i) for i in sass.instructions),
         "cache_invalidations": sum(i.opcode.startswith("CCTL.IV") for i in sass.instructions),
         "matrix_instructions": sum(is_matrix(i) for i in sass.instructions),

@@ -41,7 +41,7 @@ def make_source(
     indices = [fn.arg_names.index(name) for name in divisible_by_16]
     if "constexprs" in inspect.signature(ASTSource.__init__).parameters:  # since 3.3
         attrs: Any = {(index,): [["tt.divisibility", 16]] for index in indices}
-        types = {**signature, **{name: "constexpr" for name in constexprs}}
+        types = {**signature, **dict.fromkeys(constexprs, "constexpr")}
         return ASTSource(fn=fn, signature=types, constexprs=constexprs, attrs=attrs)
     if hasattr(triton.backends.compiler, "AttrsDescriptor"):  # 3.2
         attrs = triton.backends.compiler.AttrsDescriptor.from_dict(

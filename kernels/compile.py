@@ -126,7 +126,7 @@ def variant_specs(variant: Variant, case: Case) -> list[KernelSpec]:
     scalars = {"sm_scale": "fp32", "N_CTX": "i32"}
     first_pass = Variant.NONE if variant is Variant.TWO_PASS else variant
     config = BACKWARD[case.head_dim]
-    pointers = {name: dtype for name in ("Q", "K", "V", "DO")}
+    pointers = dict.fromkeys(("Q", "K", "V", "DO"), dtype)
     gradients = {"DQ": "fp32", "DK": dtype, "DV": dtype, "M": "fp32", "D": "fp32"}
     switches = {
         "BLOCK_M1": config.block_m,
@@ -181,9 +181,7 @@ def compile_fresh(spec: KernelSpec, target: str) -> CompiledKernel | CompileFail
     return compile_in_order([spec], target)[0]
 
 
-def compile_in_order(
-    specs: list[KernelSpec], target: str
-) -> list[CompiledKernel | CompileFailure]:
+def compile_in_order(specs: list[KernelSpec], target: str) -> list[CompiledKernel | CompileFailure]:
     """Compile kernels one after another in one new process with an empty Triton cache.
 
     If the process dies, that failure stands for every kernel that it had not finished.
@@ -297,6 +295,6 @@ def _main(out: Path) -> int:
 if __name__ == "__main__":
     try:
         sys.exit(_main(Path(sys.argv[1])))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the parent turns it into an InfrastructureError
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(_EXIT_INFRASTRUCTURE)

@@ -58,7 +58,7 @@ def disassemble(cubin: bytes) -> tuple[str, int]:
     ends = [match.start() for match in starts[1:]] + [len(done.stdout)]
     kept = [
         done.stdout[match.start() : end]
-        for match, end in zip(starts, ends)
+        for match, end in zip(starts, ends, strict=True)
         if match.group(1).startswith(_KEPT_SECTIONS)
     ]
     return "".join(kept), int(registers.group(1), 16)

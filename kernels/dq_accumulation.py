@@ -104,9 +104,7 @@ def accumulate_dq(
 
 
 @triton.jit
-def close_dq(
-    target, dq_kept, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, DQ_REDUCTION: tl.constexpr
-):
+def close_dq(target, dq_kept, HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, DQ_REDUCTION: tl.constexpr):
     """After the loop: none_keep_dq writes its sum once, racily, so that the products are not dead code."""
     if DQ_REDUCTION == "none_keep_dq":
         tl.store(_dq_ptrs(target, 0, HEAD_DIM, BLOCK_M), dq_kept)

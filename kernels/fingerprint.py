@@ -37,7 +37,8 @@ def strip_comments(source: str) -> str:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+        if documented and ast.get_docstring(node) is not None:
             docstring = node.body[0]
             for row in range(docstring.lineno, (docstring.end_lineno or docstring.lineno) + 1):
                 lines[row - 1] = ""

@@ -57,9 +57,7 @@ def record_all(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def record_one(
-    writer: EvidenceWriter, commit: str, target: str, case: Case, name: str
-) -> dict[str, Any]:
+def record_one(writer: EvidenceWriter, commit: str, target: str, case: Case, name: str) -> dict[str, Any]:
     """The current record of one variant (or `SUPPORT`) from the store, or a new one.
 
     ``status`` is "ok", "unsupported" (this Triton or this target has no such operation) or "failed" (the
@@ -73,9 +71,7 @@ def record_one(
     return record
 
 
-def _make_record(
-    writer: EvidenceWriter, commit: str, target: str, case: Case, name: str
-) -> dict[str, Any]:
+def _make_record(writer: EvidenceWriter, commit: str, target: str, case: Case, name: str) -> dict[str, Any]:
     import triton
 
     record: dict[str, Any] = {

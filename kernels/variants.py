@@ -46,9 +46,7 @@ FACTS: dict[Variant, VariantFacts] = {
     Variant.ATOMIC_ADD: VariantFacts(
         Role.CANDIDATE, True, "tl.atomic_add with Triton's defaults: acq_rel, gpu scope"
     ),
-    Variant.ATOMIC_ADD_RELAXED: VariantFacts(
-        Role.CANDIDATE, True, "tl.atomic_add with sem='relaxed'"
-    ),
+    Variant.ATOMIC_ADD_RELAXED: VariantFacts(Role.CANDIDATE, True, "tl.atomic_add with sem='relaxed'"),
     Variant.DESCRIPTOR_ADD: VariantFacts(
         Role.CANDIDATE,
         True,

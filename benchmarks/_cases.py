@@ -1,0 +1,32 @@
+"""What the suites measure: variants, cases, target. The driver may ask for another target."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kernels.compile import TARGETS, Case
+from kernels.variants import Variant
+
+VARIANTS = [variant.value for variant in Variant]
+HEAD_DIMS = [64, 128]
+CAUSAL = [True]
+DTYPES = ["fp16"]
+
+
+def target() -> str:
+    """The target to compile for: ATOMWATCH_TARGET, or cuda:90. Raises ValueError if it is unknown."""
+    chosen = os.environ.get("ATOMWATCH_TARGET", "cuda:90")
+    if chosen not in TARGETS:
+        raise ValueError(f"ATOMWATCH_TARGET={chosen!r}: choose one of {', '.join(TARGETS)}")
+    return chosen
+
+
+def evidence_root() -> Path:
+    """The evidence store: ATOMWATCH_EVIDENCE, or .cache/evidence of this checkout."""
+    default = Path(__file__).resolve().parent.parent / ".cache" / "evidence"
+    return Path(os.environ.get("ATOMWATCH_EVIDENCE", default))
+
+
+def codegen_cases() -> list[Case]:
+    return [Case(head_dim, causal, dtype) for head_dim in HEAD_DIMS for causal in CAUSAL for dtype in DTYPES]
