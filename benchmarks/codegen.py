@@ -7,6 +7,7 @@ fails (asv: null) with its message on stderr.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -93,3 +94,14 @@ def _track(name: str, unit: str) -> Callable[..., float]:
 
 for _name, _unit in UNITS.items():
     setattr(CodeGeneration, f"track_{_name}", _track(_name, _unit))
+
+
+if __name__ == "__main__":
+    # What a complete result of this suite has; the driver compares it with asv's files.
+    description = {
+        "version": CodeGeneration.version,
+        "benchmarks": [f"codegen.CodeGeneration.track_{name}" for name in UNITS],
+        "params": [[repr(value) for value in axis] for axis in CodeGeneration.params],
+        "records": (len(_cases.VARIANTS) + 1) * len(_cases.codegen_cases()),
+    }
+    print(json.dumps(description))

@@ -195,7 +195,6 @@ def compile_in_order(specs: list[KernelSpec], target: str) -> list[CompiledKerne
         environment = {
             **os.environ,
             "TRITON_CACHE_DIR": str(out / "triton-cache"),
-            "PYTHONPATH": str(_ROOT),
             "PYTHONHASHSEED": "0",
         }
         failure = _run_child(out, environment, COMPILE_TIMEOUT_S * len(specs))

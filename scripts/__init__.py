@@ -1,0 +1,1 @@
+"""The commands: one thin file each. The library behind them is `scripts.tracker`."""

@@ -1,0 +1,298 @@
+"""Runs asv, one commit a call, and publishes what it wrote only when it is whole.
+
+asv writes its files in place, loses the current commit on an interrupt and overwrites good results with
+nulls when a build fails. So it writes into a staging folder of its own, and a file moves to the results
+by rename after it was read back, checked against the suite and found to be of the right commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import json5
+import msgspec
+
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.model import Commit, MeasurementStatus
+from scripts.tracker.results import (
+    BuildFailure,
+    CommitResults,
+    codegen_measurements,
+    read_commit_results,
+    read_failures,
+)
+from scripts.tracker.store import EvidenceStore, atomic_write
+
+# asv's own timeouts count silence; this one counts, for a download, an install and 22 compilations.
+COMMIT_DEADLINE_S = 2700
+_GRACE_S = 20
+_PATH_KEYS = ("benchmark_dir", "env_dir", "html_dir")
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where things live in a checkout; see "Layout" in the README."""
+
+    root: Path
+
+    @property
+    def results(self) -> Path:
+        return self.root / ".asv" / "results"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / ".asv" / "staging"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / ".asv" / "logs"
+
+    @property
+    def report(self) -> Path:
+        return self.root / ".asv" / "report"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / ".cache"
+
+    @property
+    def evidence(self) -> EvidenceStore:
+        return EvidenceStore(self.cache / "evidence")
+
+    @property
+    def recorded(self) -> Path:
+        """Measured history that is shipped with the project."""
+        return self.root / "benchmarks" / "recorded"
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """What a complete result has: asv's `version`, benchmark names, parameters; records in the store."""
+
+    version: str
+    benchmarks: list[str]
+    params: list[list[str]]
+    records: int
+
+
+def describe_suite(root: Path, target: str) -> Suite:
+    """Ask the measuring half, in a process of its own, what its code-generation suite has."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.codegen"], cwd=root, capture_output=True, text=True,
+        env={**os.environ, "ATOMWATCH_TARGET": target}, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise TrackerError(done.stderr.strip().splitlines()[-1])
+    return msgspec.json.decode(done.stdout, type=Suite)
+
+
+def is_complete(results: CommitResults, suite: Suite, evidence: EvidenceStore) -> bool:
+    """Whether a commit needs no more work: every benchmark of these very sources has its result.
+
+    A null counts only if the store holds the compiler's refusal; otherwise something else went wrong.
+    """
+    params = tuple(tuple(axis) for axis in suite.params)
+    for name in suite.benchmarks:
+        row = results.benchmarks.get(name)
+        if row is None or row.version != suite.version or row.params != params:
+            return False
+    for measurement in codegen_measurements(results):
+        if measurement.status is MeasurementStatus.FAILED:
+            record = evidence.load(
+                measurement.target, measurement.commit, measurement.case, measurement.variant
+            )
+            if record is None or record.status != "failed":
+                return False
+    return True
+
+
+class AsvHarness:
+    """Measures commits of one repository for one target. ``repository``: a full local clone."""
+
+    def __init__(self, workspace: Workspace, repository: Path, target: str) -> None:
+        self.workspace = workspace
+        self.target = target
+        # Generated code depends on the target and not on the host, so the target is asv's machine.
+        self.machine = f"codegen-{target.replace(':', '-')}"
+        self.suite = describe_suite(workspace.root, target)
+        self._config = workspace.cache / "asv.conf.json"
+        config = derive_config(workspace.root / "asv.conf.json", repository, workspace.staging)
+        atomic_write(self._config, json.dumps(config, indent=1).encode())
+
+    def existing(self, commit: str) -> CommitResults | None:
+        """The published results of a commit. A damaged file is set aside and counts as not there."""
+        for path in sorted((self.workspace.results / self.machine).glob(f"{commit[:8]}-*.json")):
+            try:
+                results = read_commit_results(path)
+            except TrackerError as error:
+                aside = path.with_suffix(".damaged")
+                path.replace(aside)
+                print(
+                    f"warning: {error}\nIt is now {aside.name}; the commit is measured again.",
+                    file=sys.stderr,
+                )
+                continue
+            if results.commit == commit:
+                return results
+        return None
+
+    def is_done(self, commit: str) -> bool:
+        results = self.existing(commit)
+        return results is not None and is_complete(results, self.suite, self.workspace.evidence)
+
+    def measure(self, commit: Commit, on_tick: Callable[[int], None]) -> BuildFailure | None:
+        """Measure one commit and publish its results; the reason if that was not possible.
+
+        ``on_tick`` is called about once a second with the number of records that the store has.
+        Raises TrackerError if asv itself cannot run, KeyboardInterrupt after stopping it.
+        """
+        staged = self.workspace.staging / self.machine
+        shutil.rmtree(staged, ignore_errors=True)
+        register_machine(self.machine, self.target)
+        report = self.workspace.staging / "build-failure.json"
+        report.unlink(missing_ok=True)
+        log = self.workspace.logs / f"{commit.label}-{self.machine}.log"
+        status = self._run_asv(commit.commit, log, report, on_tick)
+        if report.exists():
+            return msgspec.json.decode(report.read_bytes(), type=BuildFailure)
+        written = sorted(staged.glob(f"{commit.commit[:8]}-*.json"))
+        if not written:
+            raise TrackerError(f"asv wrote no result (exit status {status}): {_last_words(log)}; see {log}")
+        results = read_commit_results(written[0])
+        if results.commit != commit.commit or not is_complete(results, self.suite, self.workspace.evidence):
+            return BuildFailure(f"{_last_words(log)}; see {log}", transient=True)
+        self._publish(written[0])
+        return None
+
+    def _publish(self, written: Path) -> None:
+        """Move a checked result, and what asv wrote about machine and benchmarks, by rename."""
+        folder = self.workspace.results / self.machine
+        atomic_write(folder / "machine.json", (written.parent / "machine.json").read_bytes())
+        benchmarks = (self.workspace.staging / "benchmarks.json").read_bytes()
+        atomic_write(self.workspace.results / "benchmarks.json", benchmarks)
+        atomic_write(folder / written.name, written.read_bytes())
+
+    def _run_asv(self, commit: str, log: Path, report: Path, on_tick: Callable[[int], None]) -> int:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        report.parent.mkdir(parents=True, exist_ok=True)
+        # forkserver: 324 short benchmarks would take minutes if each started a Python.
+        command = [sys.executable, "-m", "asv", "run", f"{commit}^!", "--config", str(self._config),
+                   "--machine", self.machine, "--launch-method", "forkserver", "--show-stderr",
+                   "--bench", r"^codegen\."]  # fmt: skip
+        environment = {
+            **os.environ,
+            "ATOMWATCH_TARGET": self.target,
+            "ATOMWATCH_EVIDENCE": str(self.workspace.evidence.root),
+            "ATOMWATCH_WHEELHOUSE": str(self.workspace.cache / "wheelhouse"),
+            "ATOMWATCH_BUILD_REPORT": str(report),
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        }
+        with log.open("wb") as output:
+            process = subprocess.Popen(  # noqa: S603 - asv of our own environment
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                env=environment, cwd=self.workspace.root, start_new_session=True,
+            )  # fmt: skip
+            return self._wait(process, commit, log, on_tick)
+
+    def _wait(
+        self, process: subprocess.Popen[bytes], commit: str, log: Path, on_tick: Callable[[int], None]
+    ) -> int:
+        started_s = time.monotonic()
+        try:
+            while True:
+                try:
+                    return process.wait(timeout=1.0)
+                except subprocess.TimeoutExpired:
+                    on_tick(self.workspace.evidence.count_records(self.target, commit))
+                if time.monotonic() - started_s > COMMIT_DEADLINE_S:
+                    minutes = COMMIT_DEADLINE_S // 60
+                    raise TrackerError(f"asv did not end within {minutes} min and was stopped; see {log}")
+        finally:
+            _stop_session(process)
+
+
+def derive_config(real: Path, repository: Path, results: Path) -> dict[str, Any]:
+    """asv.conf.json for another repository and results folder, with absolute paths; else the same."""
+    config: dict[str, Any] = json5.loads(real.read_text())
+    root = real.parent
+    config |= {key: str(root / config[key]) for key in _PATH_KEYS}
+    config |= {"repo": str(repository), "results_dir": str(results)}
+    config["build_command"] = [line.replace("{conf_dir}", str(root)) for line in config["build_command"]]
+    return config
+
+
+def register_machine(name: str, target: str) -> None:
+    """Enter our machine into asv's list in the home folder, leaving other entries as they are.
+
+    All fields are frozen by hand: asv keys its graphs by them, and would fill in the kernel's version.
+    """
+    path = Path("~/.asv-machine.json").expanduser()
+    try:
+        machines = json.loads(path.read_text())
+        if not isinstance(machines, dict):
+            raise TypeError("not an object")
+    except FileNotFoundError:
+        machines = {"version": 1}
+    except (ValueError, TypeError) as error:
+        raise TrackerError(f"{path}: asv's list of machines is damaged ({error}); delete it") from error
+    entry = {"machine": name, "target": target, "gpu": "none: compiled only", "os": "any", "arch": "any",
+             "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip
+    if machines.get(name) != entry:
+        atomic_write(path, json.dumps({**machines, name: entry}, indent=4).encode())
+
+
+def record_failure(results: Path, target: str, commit: str, failure: BuildFailure | None) -> None:
+    """Remember why a commit has no results; None: it has them now."""
+    failures = read_failures(results)
+    of_target = failures.setdefault(target, {})
+    if failure is None and commit not in of_target:
+        return
+    if failure is None:
+        del of_target[commit]
+    else:
+        of_target[commit] = failure
+    atomic_write(results / "failures.json", msgspec.json.format(msgspec.json.encode(failures)))
+
+
+def _last_words(log: Path) -> str:
+    """The last line of a log that says something about an error, or its last line."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if "Error" in line or "error:" in line]
+    return (telling or lines or ["no output"])[-1][:300]
+
+
+def _stop_session(process: subprocess.Popen[bytes]) -> None:
+    """End asv and everything that it started. Its children have process groups of their own."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    for member in _session_members(process.pid):
+        try:
+            os.kill(member, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _session_members(session: int) -> list[int]:
+    """Processes of a session that are still there, by /proc (field 6 of stat, after the name)."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        if int(fields[3]) == session and fields[0] != "Z":
+            members.append(int(stat.parent.name))
+    return members

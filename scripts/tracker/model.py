@@ -1,0 +1,176 @@
+"""The words of the glossary as types. Values only: nothing here reads, writes or decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """What a variant is for when two are compared."""
+
+    CANDIDATE = "candidate"
+    REFERENCE = "reference"
+    CONTROL = "control"
+
+
+class Stage(StrEnum):
+    """The compiler's stages, in order."""
+
+    TTIR = "ttir"
+    TTGIR = "ttgir"
+    LLIR = "llir"
+    PTX = "ptx"
+    SASS = "sass"
+
+
+class MeasurementStatus(StrEnum):
+    """What asv says about one case of one commit. Not measured at all is the absence of a measurement."""
+
+    OK = "ok"
+    SKIPPED = "skipped"  # this Triton or target has no such operation
+    FAILED = "failed"  # the compiler refused, crashed or hung
+
+
+class Verdict(StrEnum):
+    """What a finding says. `no_change` is counted and never listed."""
+
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    REFERENCE_MOVED = "reference_moved"
+    COMPILER_WIDE = "compiler_wide"
+    ENVIRONMENT = "environment"
+    UNSTABLE = "unstable"
+    PENDING = "pending"
+    NO_VALID_DATA = "no_valid_data"
+    NO_CHANGE = "no_change"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Case:
+    """A problem size. None: does not apply (generated code does not depend on n_ctx, batch, heads)."""
+
+    head_dim: int
+    causal: bool
+    dtype: str
+    n_ctx: int | None = None
+    batch: int | None = None
+    heads: int | None = None
+
+    def __str__(self) -> str:
+        words = [f"head_dim {self.head_dim}", "causal" if self.causal else "full", self.dtype]
+        return ", ".join(words + ([f"n_ctx {self.n_ctx}"] if self.n_ctx is not None else []))
+
+    @property
+    def slug(self) -> str:
+        """Its folder in the evidence store."""
+        return f"hd{self.head_dim}-{'causal' if self.causal else 'full'}-{self.dtype}"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of Triton. ``label``: what people call it (a release number), or the short hash."""
+
+    commit: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One compiled kernel of a variant, as the evidence store has it.
+
+    ``dq_path``: for each stage, the operations on dQ's path and how often they stand there.
+    ``objects``: sha256 of each stage's text and of the cubin.
+    """
+
+    role: str
+    identity: str
+    dq_path: dict[str, dict[str, int]]
+    objects: dict[str, str]
+    opcodes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One record of the store: what one Triton made of one variant for one case and target."""
+
+    commit: str
+    triton_version: str
+    fingerprint: str
+    variant: str
+    role: str
+    exact: bool
+    status: str
+    message: str | None
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Kernel identities of its kernels; equal: the GPU is asked to do exactly the same."""
+        return tuple(kernel.identity for kernel in self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class CodegenMeasurement:
+    """All metrics of one variant's code at one commit, from asv; with the evidence where the store has it.
+
+    ``metrics``: name to number; None where the metric does not apply. Empty unless the status is OK.
+    """
+
+    commit: str
+    variant: str
+    case: Case
+    target: str
+    status: MeasurementStatus
+    metrics: dict[str, float | None]
+    version: str
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CodegenChange:
+    """One metric of the candidate (or of ``variant``) before and after."""
+
+    variant: str
+    metric: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A commit that may have done it."""
+
+    commit: str
+    pr: int | None
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A verdict with its evidence; the JSON of `flag_regressions` has these fields and names.
+
+    Ratios are times, candidate over reference; None without GPU time. ``unmeasured_commits``: how many
+    commits between before and after have no measurement.
+    """
+
+    id: str
+    verdict: Verdict
+    evidence: tuple[str, ...]
+    candidate: str
+    reference: str
+    case: Case
+    target: str
+    before: Commit
+    after: Commit
+    first_changed_stage: Stage | None
+    codegen_changes: tuple[CodegenChange, ...]
+    unmeasured_commits: int
+    explanation: str
+    suspects: tuple[Suspect, ...] = ()
+    ratio_before: float | None = None
+    ratio_after: float | None = None
+    change: float | None = None
+    interval: tuple[float, float] | None = None
+    minimum_detectable_change: float | None = None

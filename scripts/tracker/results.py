@@ -1,0 +1,185 @@
+"""asv's result files, read strictly: an ok, a skipped and a failed measurement stay three things.
+
+A results folder holds, besides what asv writes, two files of ours: `commits.json` (the commits in
+first-parent order, with labels) and `failures.json` (why a commit could not be measured at all).
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementStatus
+
+CODEGEN_BENCHMARK = "codegen.CodeGeneration.track_"
+_CODEGEN_PARAMS = ("variant", "head_dim", "causal", "dtype", "target")
+_ASV_RESULT_API = 2
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One benchmark's row for one commit. ``values``: flat, in the order of the product of ``params``;
+    NaN is skipped, None is failed (asv's own convention)."""
+
+    params: tuple[tuple[str, ...], ...]
+    values: tuple[float | None, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResults:
+    """One result file: one commit, machine and environment."""
+
+    path: Path
+    commit: str
+    machine: str
+    benchmarks: dict[str, Benchmark]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildFailure:
+    """Why a commit has no results. ``transient``: worth another try without a change."""
+
+    reason: str
+    transient: bool
+
+
+class _AsvFile(msgspec.Struct):
+    """The fields that we read of asv's file; see "Files" in its documentation."""
+
+    commit_hash: str
+    params: dict[str, Any]
+    result_columns: list[str]
+    results: dict[str, list[Any] | None]
+    version: int
+
+
+def read_commit_results(path: Path) -> CommitResults:
+    """Read one result file. Raises TrackerError naming it if it is cut short, not asv's, or mislabelled."""
+    try:
+        # Not msgspec's own parser: asv writes bare NaN.
+        raw = msgspec.convert(json.loads(path.read_text()), _AsvFile)
+        if raw.version != _ASV_RESULT_API:
+            raise ValueError(f"asv's format {raw.version}, this program reads {_ASV_RESULT_API}")
+        # The file's name has only 8 digits of the hash: two commits may share them.
+        if not raw.commit_hash.startswith(path.name.split("-")[0]):
+            raise ValueError(f"it holds commit {raw.commit_hash}, not the one in its name")
+        benchmarks = {
+            name: _read_row(dict(zip(raw.result_columns, row, strict=False)))
+            for name, row in raw.results.items()
+            if row is not None
+        }
+        machine = str(raw.params.get("machine", path.parent.name))
+    except (ValueError, TypeError, KeyError, UnicodeDecodeError, RecursionError) as error:
+        raise TrackerError(
+            f"{path}: not a whole asv result file ({error}); delete it and run make track again, "
+            "what is compiled is not lost"
+        ) from error
+    return CommitResults(path, raw.commit_hash, machine, benchmarks)
+
+
+def _read_row(row: dict[str, Any]) -> Benchmark:
+    params = tuple(tuple(str(value) for value in axis) for axis in row.get("params") or [])
+    count = math.prod(len(axis) for axis in params)
+    # asv writes one null for a benchmark that failed as a whole (a build, setup_cache).
+    values = row["result"] if row["result"] is not None else [None] * count
+    if len(values) != count:
+        raise ValueError(f"{len(values)} results for {count} parameters")
+    for value in values:
+        if value is not None and not isinstance(value, int | float):
+            raise ValueError(f"a result that is no number: {value!r}")
+    return Benchmark(params, tuple(values), str(row.get("version")))
+
+
+def read_results(root: Path) -> tuple[list[CommitResults], list[TrackerError]]:
+    """All result files under a results folder, and an error for each one that cannot be read."""
+    found: list[CommitResults] = []
+    errors: list[TrackerError] = []
+    for path in sorted(root.glob("*/*-*.json")):
+        try:
+            found.append(read_commit_results(path))
+        except (TrackerError, OSError) as error:
+            errors.append(error if isinstance(error, TrackerError) else TrackerError(str(error)))
+    return found, errors
+
+
+def codegen_measurements(results: CommitResults) -> list[CodegenMeasurement]:
+    """A measurement for each case that the suite's `track_*` benchmarks have; evidence not yet attached.
+
+    Raises TrackerError if the benchmarks disagree about their parameters.
+    """
+    rows = {
+        name.removeprefix(CODEGEN_BENCHMARK): row
+        for name, row in results.benchmarks.items()
+        if name.startswith(CODEGEN_BENCHMARK)
+    }
+    if not rows:
+        return []
+    first = next(iter(rows.values()))
+    if any((row.params, row.version) != (first.params, first.version) for row in rows.values()):
+        raise TrackerError(
+            f"{results.path}: its benchmarks are of different runs; delete it and measure again"
+        )
+    if len(first.params) != len(_CODEGEN_PARAMS):
+        raise TrackerError(f"{results.path}: {len(first.params)} parameters, expected {_CODEGEN_PARAMS}")
+    return [
+        _codegen_measurement(
+            results, first.version, words, {name: row.values[i] for name, row in rows.items()}
+        )
+        for i, words in enumerate(itertools.product(*first.params))
+    ]
+
+
+def _codegen_measurement(
+    results: CommitResults, version: str, words: tuple[str, ...], values: dict[str, float | None]
+) -> CodegenMeasurement:
+    try:
+        variant, head_dim, causal, dtype, target = map(ast.literal_eval, words)
+        case = Case(int(head_dim), bool(causal), str(dtype))
+    except (ValueError, SyntaxError) as error:
+        raise TrackerError(f"{results.path}: parameters {words} are not Python literals") from error
+    # One metric that failed means that the record failed: all come from the same compilation.
+    if any(value is None for value in values.values()):
+        status = MeasurementStatus.FAILED
+    elif all(value is None or math.isnan(value) for value in values.values()):
+        status = MeasurementStatus.SKIPPED
+    else:
+        status = MeasurementStatus.OK
+    metrics = {name: None if value is None or math.isnan(value) else value for name, value in values.items()}
+    return CodegenMeasurement(
+        commit=results.commit,
+        variant=str(variant),
+        case=case,
+        target=str(target),
+        status=status,
+        metrics=metrics if status is MeasurementStatus.OK else {},
+        version=version,
+    )
+
+
+def read_commits(root: Path) -> list[Commit]:
+    """The commits of a results folder in first-parent order; empty if nobody wrote the list."""
+    return _read_ours(root / "commits.json", list[Commit]) or []
+
+
+def read_failures(root: Path) -> dict[str, dict[str, BuildFailure]]:
+    """{target: {commit: failure}} of commits that could not be measured."""
+    return _read_ours(root / "failures.json", dict[str, dict[str, BuildFailure]]) or {}
+
+
+def _read_ours(path: Path, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TrackerError(f"{path}: not readable ({error}); delete it and run make track again") from error
