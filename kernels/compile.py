@@ -29,6 +29,18 @@ DTYPES = ("fp16", "bf16")
 COMPILE_TIMEOUT_S = 300
 
 _ROOT = Path(__file__).resolve().parent.parent
+# Variables by which a user's shell would change what Triton does (interpret, dump, skip a pass, another
+# ptxas, ...): a result must not depend on the shell that it was made in.
+_COMPILER_SETTINGS = (
+    "TRITON_",
+    "MLIR_",
+    "LLVM_",
+    "NVPTX_",
+    "PTXAS_",
+    "DISABLE_",
+    "USE_IR_LOC",
+    "USE_TTGIR_LOC",
+)
 _EXIT_INFRASTRUCTURE = 70  # sysexits' EX_SOFTWARE: not the compiler's fault, try again
 
 
@@ -193,7 +205,7 @@ def compile_in_order(specs: list[KernelSpec], target: str) -> list[CompiledKerne
             json.dumps({"target": target, "specs": [asdict(spec) for spec in specs]})
         )
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith(_COMPILER_SETTINGS)},
             "TRITON_CACHE_DIR": str(out / "triton-cache"),
             "PYTHONHASHSEED": "0",
         }
@@ -273,6 +285,15 @@ def _is_infrastructure(error: BaseException | None) -> bool:
     return False
 
 
+def _explain(error: BaseException | None) -> str:
+    """The first cause first: Triton says what is wrong inside a helper there, and only where above it."""
+    causes = []
+    while error is not None:
+        causes.append(f"{type(error).__name__}: {error}")
+        error = error.__cause__
+    return "\n".join(reversed(causes))
+
+
 def _main(out: Path) -> int:
     import triton  # noqa: F401 - an environment without Triton is the machine's fault: fail before any kernel
 
@@ -286,7 +307,7 @@ def _main(out: Path) -> int:
             if _is_infrastructure(error):
                 raise
             # The message is the whole of an MLIR or ptxas log: colours and our own folder are noise.
-            message = re.sub(r"\x1b\[[0-9;]*m", "", f"{type(error).__name__}: {error}")
+            message = re.sub(r"\x1b\[[0-9;]*m", "", _explain(error))
             (folder / "failure.txt").write_text(message.replace(str(out), "<out>"))
     return 0
 
