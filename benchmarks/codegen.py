@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks import _cases
 from kernels.codegen import METRICS
 from kernels.fingerprint import fingerprint
+from kernels.variants import FACTS
 
 UNITS = {**METRICS, "compile_duration_s": "seconds"}
 
@@ -102,6 +103,10 @@ if __name__ == "__main__":
         "version": CodeGeneration.version,
         "benchmarks": [f"codegen.CodeGeneration.track_{name}" for name in UNITS],
         "params": [[repr(value) for value in axis] for axis in CodeGeneration.params],
+        "variants": {
+            variant.value: {"role": facts.role.value, "exact": facts.exact, "summary": facts.summary}
+            for variant, facts in FACTS.items()
+        },
         "records": (len(_cases.VARIANTS) + 1) * len(_cases.codegen_cases()),
     }
     print(json.dumps(description))

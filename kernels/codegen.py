@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.dq_path import PtxWrite, count_ir_ops, dq_path, ptx_dq_writes
+from kernels.dq_path import PtxWrite, conversions_per_tile, count_ir_ops, dq_path, ptx_dq_writes
 
 _LABEL = re.compile(r"^\.(L_x_\d+|L_\w+):")
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(?:(@!?U?P\w+)\s+)?(?:\{\s*)?([A-Z][\w.]*)(.*)$")
@@ -47,7 +47,7 @@ METRICS: dict[str, str] = {
     "dq_writes": "instructions",
     "dq_vector_width": "elements",
     "dq_acq_rel": "instructions",
-    "dq_layout_conversions": "operations",
+    "dq_layout_conversions": "operations per tile",
     "layout_conversions": "operations",
     "sass_dq_writes": "instructions",
     "gpu_fences": "instructions",
@@ -215,7 +215,7 @@ def measure(
         "dq_writes": len(writes),
         "dq_vector_width": _vector_width(writes, tile_elements),
         "dq_acq_rel": sum(".acq_rel" in write.opcode for write in writes),
-        "dq_layout_conversions": paths["ttgir"].get("ttg.convert_layout", 0),
+        "dq_layout_conversions": conversions_per_tile(stages["ttgir"]),
         "layout_conversions": count_ir_ops(stages["ttgir"], "ttg.convert_layout"),
         "sass_dq_writes": sum(_is_write(i) for i in (sass.instructions if whole_kernel_is_dq else in_loops)),
         "gpu_fences": sum(_is_fence(i) for i in sass.instructions),

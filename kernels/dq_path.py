@@ -112,16 +112,17 @@ def _describe_write(op: _Op, layouts: dict[str, str]) -> str:
     if asm := re.search(r'"(red[\w.]*)', op.text):
         words.append(asm.group(1))
     if layout := re.search(r"tensor<[^#>]*(?:>[^#>]*)?, (#\w+)>", op.text):
-        words.append(layouts.get(layout.group(1), layout.group(1)))
+        words += filter(None, [layouts.get(layout.group(1))])
     return " ".join(words)
 
 
 def _layouts(ttgir: str) -> dict[str, str]:
-    """Alias of each layout -> its kind and what a thread holds, without the parts that were renamed."""
+    """Alias of each register layout -> its kind and what a thread holds; the rest of it was renamed often."""
     found = {}
     for alias, kind, body in _LAYOUT_DEFINITION.findall(ttgir):
         held = re.search(r"(?:sizePerThread|instrShape) = \[[\d, ]*\]", body)
-        found[alias] = f"{kind.split('.')[-1]}({held.group(0) if held else ''})"
+        if held:
+            found[alias] = f"{kind.split('.')[-1]}({held.group(0)})"
     return found
 
 
@@ -155,6 +156,12 @@ def _ir_path(text: str) -> dict[str, int]:
             elif "dot" not in op.name and not op.name.startswith(_PATH_ENDS):
                 pending += [(operand, source) for operand in op.operands]
     return dict(sorted(counts.items()))
+
+
+def conversions_per_tile(ttgir: str) -> float:
+    """Layout conversions on dQ's path for each write of a tile (a causal kernel has two: two loops)."""
+    writes = sum(map(_is_dq_write, _Ir(ttgir).ops))
+    return _ir_path(ttgir).get("ttg.convert_layout", 0) / writes if writes else 0
 
 
 def _stored_before(ir: _Ir, reduction: int, counts: Counter[str]) -> list[tuple[str, int]]:

@@ -23,7 +23,7 @@ import json5
 import msgspec
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.model import Commit, MeasurementStatus
+from scripts.tracker.model import Commit, MeasurementStatus, VariantFacts
 from scripts.tracker.results import (
     BuildFailure,
     CommitResults,
@@ -76,12 +76,14 @@ class Workspace:
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """What a complete result has: asv's `version`, benchmark names, parameters; records in the store."""
+    """What a complete result has: asv's `version`, benchmark names, parameters, records in the store; and
+    the facts of each variant."""
 
     version: str
     benchmarks: list[str]
     params: list[list[str]]
     records: int
+    variants: dict[str, VariantFacts]
 
 
 def describe_suite(root: Path, target: str) -> Suite:
@@ -250,6 +252,11 @@ def register_machine(name: str, target: str) -> None:
         atomic_write(path, json.dumps({**machines, name: entry}, indent=4).encode())
 
 
+def write_json(path: Path, value: Any) -> None:
+    """Write one of our own files in a results folder: readable, and whole or not at all."""
+    atomic_write(path, msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+
+
 def record_failure(results: Path, target: str, commit: str, failure: BuildFailure | None) -> None:
     """Remember why a commit has no results; None: it has them now."""
     failures = read_failures(results)
@@ -260,7 +267,7 @@ def record_failure(results: Path, target: str, commit: str, failure: BuildFailur
         del of_target[commit]
     else:
         of_target[commit] = failure
-    atomic_write(results / "failures.json", msgspec.json.format(msgspec.json.encode(failures)))
+    write_json(results / "failures.json", failures)
 
 
 def _last_words(log: Path) -> str:

@@ -14,6 +14,15 @@ class Role(StrEnum):
     CONTROL = "control"
 
 
+@dataclass(frozen=True, slots=True)
+class VariantFacts:
+    """What is true of a way to accumulate dQ. ``exact``: False where dQ is wrong by design."""
+
+    role: Role
+    exact: bool
+    summary: str
+
+
 class Stage(StrEnum):
     """The compiler's stages, in order."""
 
@@ -98,8 +107,6 @@ class Evidence:
     triton_version: str
     fingerprint: str
     variant: str
-    role: str
-    exact: bool
     status: str
     message: str | None
     kernels: tuple[Kernel, ...]

@@ -1,7 +1,8 @@
 """asv's result files, read strictly: an ok, a skipped and a failed measurement stay three things.
 
-A results folder holds, besides what asv writes, two files of ours: `commits.json` (the commits in
-first-parent order, with labels) and `failures.json` (why a commit could not be measured at all).
+A results folder holds, besides what asv writes, three files of ours: `commits.json` (the commits in
+first-parent order, with labels), `variants.json` (what is true of each variant) and `failures.json` (why
+a commit could not be measured at all).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementStatus
+from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementStatus, VariantFacts
 
 CODEGEN_BENCHMARK = "codegen.CodeGeneration.track_"
 _CODEGEN_PARAMS = ("variant", "head_dim", "causal", "dtype", "target")
@@ -169,6 +170,11 @@ def _codegen_measurement(
 def read_commits(root: Path) -> list[Commit]:
     """The commits of a results folder in first-parent order; empty if nobody wrote the list."""
     return _read_ours(root / "commits.json", list[Commit]) or []
+
+
+def read_variants(root: Path) -> dict[str, VariantFacts]:
+    """What is true of each variant that was measured."""
+    return _read_ours(root / "variants.json", dict[str, VariantFacts]) or {}
 
 
 def read_failures(root: Path) -> dict[str, dict[str, BuildFailure]]:

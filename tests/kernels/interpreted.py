@@ -3,7 +3,7 @@ before Triton is imported, and other tests of the same run compile for real:
 
     TRITON_INTERPRET=1 python interpreted.py IN.npz OUT.npz
 
-IN: q, k, v, do [Z, H, N, HEAD_DIM] and the words dtype, causal. OUT: o [Z, H, N, HEAD_DIM], m of all rows with
+IN: q, k, v, do [Z, H, N, HEAD_DIM] and the words dtype, causal. OUT: o like them, m of all rows with
 padding, and of every variant dq, dk, dv ("atomic_add.dq", ...); or "inline_asm.refused", the interpreter's
 message; or "descriptor_add.missing", why this Triton has no such operation.
 """

@@ -1,0 +1,38 @@
+# `make track` does the main job, `make test` passes the tests; both set up what they need.
+
+# Triton 3.1 has no wheel for Python 3.13 and newer, so 3.12 or 3.11 is taken if there is one.
+PYTHON ?= $(shell for p in python3.12 python3.11 python3 python3.13 python3.14; do \
+  $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$p && break; done)
+RELEASES ?=
+TARGETS ?= cuda:90
+# Environment of the kernel tests: the Triton that the interpreter tests run, as in an asv environment.
+TEST_TRITON ?= 3.6.0
+
+.PHONY: track test test-fast lint report clean
+
+track: .venv/ready
+	.venv/bin/python -m scripts.track --releases "$(RELEASES)" --targets "$(TARGETS)"
+
+test: .venv/ready .venv-kernels/ready lint
+	.venv/bin/python -m pytest tests/unit tests/contract tests/end_to_end
+	.venv-kernels/bin/python -m pytest tests/kernels
+
+# Without a wheel of Triton: seconds.
+test-fast: .venv/ready
+	.venv/bin/python -m pytest tests/unit tests/contract
+
+lint: .venv/ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+.venv/ready: pyproject.toml scripts/make_venv.sh
+	scripts/make_venv.sh .venv "$(PYTHON)" -e ".[dev]"
+
+.venv-kernels/ready: asv.conf.json scripts/make_venv.sh
+	scripts/make_venv.sh .venv-kernels "$(PYTHON)" triton==$(TEST_TRITON) numpy==2.4.6 zstandard==0.25.0 \
+	  nvidia-cuda-nvdisasm==13.5.37 setuptools==80.9.0 pytest==9.2.0
+
+clean:
+	rm -rf .venv .venv-kernels .asv .cache

@@ -1,0 +1,39 @@
+"""Write the comments as Markdown files (dry run; posting to GitHub is not there yet)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from scripts.tracker.codegen_diff import Judgement
+from scripts.tracker.comment import render_all
+from scripts.tracker.errors import run_command
+from scripts.tracker.harness import Workspace
+from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.store import atomic_write
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def write_comments(workspace: Workspace, judgement: Judgement, history: History) -> Path:
+    """Write one file a comment and delete those of findings that are no more; returns the folder."""
+    folder = workspace.report / "comments"
+    comments = render_all(judgement.findings, history)
+    for name, markdown in comments.items():
+        atomic_write(folder / name, markdown.encode())
+    for stale in folder.glob("*.md"):
+        if stale.name not in comments:
+            stale.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def main() -> int:
+    workspace = Workspace(ROOT)
+    history = load_history(workspace)
+    print(write_comments(workspace, judge(history), history))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,43 @@
+"""Judge what was measured and print the findings.
+
+Exit status: 0 no finding, 1 findings, 2 could not judge (nothing measured, or a file is damaged).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from scripts.tracker.comment import render_all
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, run_command
+from scripts.tracker.harness import Workspace
+from scripts.tracker.judge import judge, load_history
+from scripts.tracker.report import findings_json, print_summary, print_table
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.flag_regressions", description=__doc__)
+    parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
+    options = parser.parse_args()
+    history = load_history(Workspace(ROOT))
+    judgement = judge(history)
+    if options.format == "json":
+        print(findings_json(judgement))
+    elif options.format == "markdown":
+        print("\n\n---\n\n".join(render_all(judgement.findings, history).values()))
+    else:
+        print_table(Console(), judgement, history)
+    # Findings go to stdout alone, so that another tool can read them.
+    print_summary(Console(stderr=True), judgement, history)
+    if history.problems:
+        return EXIT_CANNOT_JUDGE
+    return 1 if judgement.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,33 @@
+"""Write the HTML page of everything measured."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from scripts.tracker.codegen_diff import Judgement
+from scripts.tracker.errors import run_command
+from scripts.tracker.harness import Workspace
+from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.report import render_html
+from scripts.tracker.store import atomic_write
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def write_report(workspace: Workspace, judgement: Judgement, history: History) -> Path:
+    """Write the page; returns its path."""
+    page = workspace.report / "index.html"
+    atomic_write(page, render_html(judgement, history).encode())
+    return page
+
+
+def main() -> int:
+    workspace = Workspace(ROOT)
+    history = load_history(workspace)
+    print(write_report(workspace, judge(history), history))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,148 @@
+"""The main job: measure Triton's releases with asv, then judge, print, and write the comments and the page.
+
+Exit status: 0 done (findings or not), 1 some release could not be measured, 2 could not judge, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from scripts.comment_on_prs import write_comments
+from scripts.report import write_report
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
+from scripts.tracker.harness import AsvHarness, Workspace, record_failure, write_json
+from scripts.tracker.judge import judge, load_history
+from scripts.tracker.model import Commit
+from scripts.tracker.progress import RunProgress
+from scripts.tracker.releases import Release, choose_releases, wheelhouse, write_history
+from scripts.tracker.report import print_summary, print_table
+from scripts.tracker.results import read_failures
+
+ROOT = Path(__file__).resolve().parent.parent
+# One installed Triton, one wheel, asv's environment and results; seen 1.6 GB at most.
+_NEEDED_GB = 3
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.track", description=__doc__)
+    parser.add_argument(
+        "--releases", default="", help='like "3.1.0 3.2.0"; default: newest patch of each minor'
+    )
+    parser.add_argument("--targets", default="cuda:90", help="cuda:80, cuda:90, cuda:100, or several")
+    parser.add_argument("--retry-failed", action="store_true", help="try releases again that cannot be built")
+    options = parser.parse_args()
+    console = Console()
+    workspace = Workspace(ROOT)
+    with _only_one(workspace):
+        releases = choose_releases(options.releases, workspace.cache)
+        failed = False
+        for target in options.targets.replace(",", " ").split():
+            failed |= _measure(console, workspace, releases, target, options.retry_failed)
+        judged = _conclude(console, workspace)
+    return judged or int(failed)
+
+
+@contextmanager
+def _only_one(workspace: Workspace) -> Iterator[None]:
+    """Two runs in one checkout would install two Tritons into one environment."""
+    workspace.cache.mkdir(parents=True, exist_ok=True)
+    with (workspace.cache / "track.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrackerError(
+                f"another make track runs in {workspace.root}: wait for it or stop it"
+            ) from None
+        yield
+
+
+def _measure(
+    console: Console, workspace: Workspace, releases: list[Release], target: str, retry_failed: bool
+) -> bool:
+    """Measure what is missing. True if some release could not be measured."""
+    repository = workspace.cache / "releases.git"
+    commit_of = write_history(repository, workspace.cache)
+    commits = [Commit(commit, version) for version, commit in commit_of.items()]
+    harness = AsvHarness(workspace, repository, target)
+    write_json(workspace.results / "commits.json", commits)
+    write_json(workspace.results / "variants.json", harness.suite.variants)
+    known_failures = read_failures(workspace.results).get(target, {})
+    todo: list[tuple[Release, Commit]] = []
+    failed = False
+    for release in releases:
+        commit = Commit(commit_of[release.version], release.version)
+        known = known_failures.get(commit.commit)
+        if harness.is_done(commit.commit):
+            continue
+        if known and not known.transient and not retry_failed:
+            failed = True
+            continue
+        todo.append((release, commit))
+    _announce(console, workspace, releases, [release for release, _ in todo], target)
+    progress = RunProgress(console, len(todo))
+    for release, commit in todo:
+        started_s = time.monotonic()
+        with progress.step(f"Triton {release.version}", harness.suite.records) as on_tick:
+            failure = harness.measure(commit, on_tick)
+        record_failure(workspace.results, target, commit.commit, failure)
+        shutil.rmtree(wheelhouse(workspace.cache), ignore_errors=True)
+        took = f"{time.monotonic() - started_s:.0f} s"
+        if failure:
+            failed = True
+            console.print(f"Triton {release.version}: NOT MEASURED after {took}: {failure.reason}",
+                          style="red", highlight=False, markup=False)  # fmt: skip
+        else:
+            console.print(f"Triton {release.version}: measured in {took}", highlight=False)
+    return failed
+
+
+def _announce(
+    console: Console, workspace: Workspace, releases: list[Release], todo: list[Release], target: str
+) -> None:
+    """What will be done and downloaded, before anything is."""
+    names = ", ".join(release.version for release in releases)
+    console.print(f"Triton releases for {target}: {names}", highlight=False)
+    console.print(f"{len(releases) - len(todo)} of {len(releases)} need no work.", highlight=False)
+    if not todo:
+        return
+    megabytes = sum(release.wheel_mb for release in todo)
+    console.print(
+        f"To measure: {len(todo)}. Download: about {megabytes / 1000:.1f} GB of wheels, one at a time"
+        " (not kept), and 0.1 GB for the environment.",
+        highlight=False,
+    )
+    free_gb = shutil.disk_usage(workspace.root).free / 1e9
+    if free_gb < _NEEDED_GB:
+        raise TrackerError(
+            f"{workspace.root}: {free_gb:.1f} GB free, a run needs {_NEEDED_GB} GB: free some space"
+        )
+
+
+def _conclude(console: Console, workspace: Workspace) -> int:
+    """Judge all that is measured, and say where everything is."""
+    history = load_history(workspace)
+    judgement = judge(history)
+    console.print()
+    print_table(console, judgement, history)
+    print_summary(console, judgement, history)
+    comments = write_comments(workspace, judgement, history)
+    page = write_report(workspace, judgement, history)
+    console.print(f"\nReport:   {page}", highlight=False, soft_wrap=True)
+    console.print(f"Comments: {comments} (dry run: nothing is posted)", highlight=False, soft_wrap=True)
+    console.print(f"Results:  {workspace.results} (asv's format)", highlight=False, soft_wrap=True)
+    console.print(f"Evidence: {workspace.evidence.root} (texts and cubins)", highlight=False, soft_wrap=True)
+    console.print("As JSON:  .venv/bin/python -m scripts.flag_regressions --format json", highlight=False)
+    return EXIT_CANNOT_JUDGE if history.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

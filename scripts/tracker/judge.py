@@ -1,0 +1,130 @@
+"""From result folders and the evidence store to a judgement: collects, then lets the pure part decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from scripts.tracker.codegen_diff import Judgement, judge_codegen
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.harness import Workspace
+from scripts.tracker.model import CodegenMeasurement, Commit, MeasurementStatus, VariantFacts
+from scripts.tracker.policy import read_policy
+from scripts.tracker.results import (
+    BuildFailure,
+    codegen_measurements,
+    read_commits,
+    read_failures,
+    read_results,
+    read_variants,
+)
+from scripts.tracker.store import EvidenceStore
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that was measured, ready to be judged.
+
+    ``commits``: first-parent order. ``problems``: files that could not be read; a judgement with
+    problems is incomplete. ``notes``: what was left out on purpose, and why.
+    """
+
+    commits: list[Commit] = field(default_factory=list)
+    measurements: list[CodegenMeasurement] = field(default_factory=list)
+    failures: dict[str, dict[str, BuildFailure]] = field(default_factory=dict)
+    variants: dict[str, VariantFacts] = field(default_factory=dict)
+    problems: list[TrackerError] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def label(self, commit: str) -> str:
+        """What people call a commit."""
+        return next((c.label for c in self.commits if c.commit == commit), commit[:10])
+
+
+def load_history(workspace: Workspace) -> History:
+    """Read local and recorded results, with their evidence. Local results stand before recorded ones."""
+    history = History()
+    found: dict[tuple[str, str, object, str], CodegenMeasurement] = {}
+    for root in (workspace.results, workspace.recorded):
+        _load_folder(root, history, found)
+    _keep_one_version(list(found.values()), history)
+    history.measurements = [
+        _attach(measurement, workspace.evidence, history) for measurement in history.measurements
+    ]
+    ordered = {c.commit for c in history.commits}
+    strays = sorted({m.commit[:10] for m in history.measurements if m.commit not in ordered})
+    if strays:
+        history.notes.append(f"not in the history of commits, so not compared: {', '.join(strays)}")
+    return history
+
+
+def judge(history: History) -> Judgement:
+    """Findings of everything measured. Raises TrackerError if there is nothing to judge."""
+    if not history.measurements:
+        remedy = "run make track first"
+        if history.problems:
+            remedy = "; ".join(map(str, history.problems))
+        raise TrackerError(f"nothing is measured yet: {remedy}")
+    if not history.variants or not history.commits:
+        folder = "the results folder has no variants.json or commits.json"
+        raise TrackerError(f"{folder}, so roles and order are unknown: run make track again")
+    roles = {variant: facts.role for variant, facts in history.variants.items()}
+    return judge_codegen(history.measurements, history.commits, roles, read_policy().codegen)
+
+
+def _load_folder(
+    root: Path, history: History, found: dict[tuple[str, str, object, str], CodegenMeasurement]
+) -> None:
+    try:
+        known = {c.commit for c in history.commits}
+        history.commits += [c for c in read_commits(root) if c.commit not in known]
+        history.variants = {**read_variants(root), **history.variants}
+        for target, failures in read_failures(root).items():
+            history.failures.setdefault(target, {}).update(failures)
+    except TrackerError as error:
+        history.problems.append(error)
+    results, errors = read_results(root)
+    history.problems += errors
+    for commit_results in results:
+        try:
+            for m in codegen_measurements(commit_results):
+                found.setdefault((m.commit, m.variant, m.case, m.target), m)
+        except TrackerError as error:
+            history.problems.append(error)
+
+
+def _keep_one_version(measurements: list[CodegenMeasurement], history: History) -> None:
+    """Keep the version (fingerprint of kernels and metrics) that most commits have: another is another
+    kernel, and a difference between the two is not Triton's."""
+    commits_by_version: dict[str, set[str]] = {}
+    for m in measurements:
+        commits_by_version.setdefault(m.version, set()).add(m.commit)
+    if not commits_by_version:
+        return
+    kept = max(commits_by_version, key=lambda version: (len(commits_by_version[version]), version))
+    history.measurements = [m for m in measurements if m.version == kept]
+    left_out = Counter({v: len(c) for v, c in commits_by_version.items() if v != kept})
+    history.notes += [
+        f"{n} commits were measured with other kernels (version {v}): not compared, make track renews them"
+        for v, n in left_out.items()
+    ]
+
+
+def _attach(m: CodegenMeasurement, evidence: EvidenceStore, history: History) -> CodegenMeasurement:
+    try:
+        record = evidence.load(m.target, m.commit, m.case, m.variant)
+    except TrackerError as error:
+        history.problems.append(error)
+        return m
+    if record is None or record.fingerprint != m.version:
+        return m
+    if (m.status is MeasurementStatus.OK) != (record.status == "ok"):
+        history.problems.append(
+            TrackerError(
+                f"asv says that {m.variant} at {history.label(m.commit)} is {m.status.value}, the evidence "
+                f"store says {record.status}: delete .asv/results and run make track again"
+            )
+        )
+        return m
+    return replace(m, evidence=record)

@@ -1,0 +1,52 @@
+"""policy.toml as types: which changes matter, and how much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from scripts.tracker.errors import TrackerError
+
+POLICY_FILE = Path(__file__).resolve().parent.parent / "policy.toml"
+
+
+class CodegenRule(msgspec.Struct, frozen=True):
+    """When a code-generation metric matters, and what its change means. Fields: see policy.toml."""
+
+    metric: str
+    worse: Literal["lower", "higher"]
+    dq_path: bool
+    min_relative_change: float
+    worse_words: str
+    better_words: str
+    reason: str
+
+    def direction(self, before: float | None, after: float | None) -> int:
+        """+1 worse, -1 better, 0 no relevant change. A metric that does not apply cannot change."""
+        if before is None or after is None or before == after:
+            return 0
+        if abs(after - before) < self.min_relative_change * abs(before):
+            return 0
+        return 1 if (after > before) == (self.worse == "higher") else -1
+
+
+class CodegenPolicy(msgspec.Struct, frozen=True):
+    """``rule``: in order of weight."""
+
+    rule: tuple[CodegenRule, ...]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """All of policy.toml."""
+
+    codegen: CodegenPolicy
+
+
+def read_policy(path: Path = POLICY_FILE) -> Policy:
+    """Raises TrackerError naming the file and the key."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Policy)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TrackerError(f"{path}: {error}; restore it from git or mend the entry") from error

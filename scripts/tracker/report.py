@@ -1,0 +1,146 @@
+"""A judgement for people and for programs: a table on the terminal, JSON, one HTML page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import jinja2
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from scripts.tracker.codegen_diff import Judgement
+from scripts.tracker.comment import TEMPLATES
+from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
+from scripts.tracker.judge import History
+from scripts.tracker.model import Case, MeasurementStatus, Verdict
+
+# 1: first version.
+FINDINGS_SCHEMA = 1
+# Colours that stay apart for colour-blind readers, and only beside the word.
+_STYLES = {Verdict.REGRESSION: "bold red", Verdict.NO_VALID_DATA: "bold magenta", Verdict.IMPROVEMENT: "blue"}
+
+
+def findings_json(judgement: Judgement) -> str:
+    """The finding file of the design: {"schema": 1, "findings": [...]}."""
+    document = {"schema": FINDINGS_SCHEMA, "findings": [asdict(f) for f in judgement.findings]}
+    return json.dumps(document, indent=1, allow_nan=False)
+
+
+def print_table(console: Console, judgement: Judgement, history: History) -> None:
+    """Findings by pair of commits and candidate; equal ones of several references and cases in one row."""
+    if not judgement.findings:
+        console.print("No findings.")
+        return
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="Findings", title_justify="left")
+    table.add_column("Triton", no_wrap=True)
+    table.add_column("candidate", no_wrap=True)
+    table.add_column("verdict and against what", ratio=2)
+    table.add_column("what changed", ratio=3)
+    for group in group_findings(judgement.findings):
+        for verdict in group.verdicts:
+            references = ", ".join(dict.fromkeys(f.reference for f in group.of(verdict)))
+            cases = ", ".join(dict.fromkeys(str(f.case.head_dim) for f in group.of(verdict)))
+            words = f"[{_STYLES.get(verdict, 'none')}]{VERDICT_WORDS[verdict]}[/]"
+            table.add_row(
+                f"{group.before.label}\n{group.after.label}",
+                group.candidate,
+                f"{words} against {references} (head_dim {cases})",
+                _what_changed(group, verdict),
+                end_section=True,
+            )
+    console.print(table, highlight=False)
+
+
+def _what_changed(group: FindingGroup, verdict: Verdict) -> str:
+    """The heaviest changes of a verdict: of the reference if that moved, else of the candidate."""
+    changes = group.changes_of(verdict)
+    if not changes:
+        return group.of(verdict)[0].explanation
+    own = [c for c in changes if (c.variant == group.candidate) != (verdict is Verdict.REFERENCE_MOVED)]
+    lines = [f"{c.metric} {_number(c.before)} -> {_number(c.after)}" for c in own]
+    return "\n".join(dict.fromkeys(lines))
+
+
+def print_summary(console: Console, judgement: Judgement, history: History) -> None:
+    """What was looked at, what was not, and why; a reader must not take silence for 'unchanged'."""
+    statuses = {s: sum(m.status is s for m in history.measurements) for s in MeasurementStatus}
+    commits = len({m.commit for m in history.measurements})
+    console.print(
+        f"{len(judgement.findings)} findings. Measured: {commits} commits, {statuses[MeasurementStatus.OK]} "
+        f"variants and cases compiled, {statuses[MeasurementStatus.SKIPPED]} skipped (the operation is not "
+        f"there), {statuses[MeasurementStatus.FAILED]} failed.",
+        highlight=False,
+    )
+    for what, count in sorted(judgement.counts.items()):
+        console.print(f"  {count} {what}", highlight=False)
+    for target, failures in history.failures.items():
+        for commit, failure in failures.items():
+            console.print(
+                f"  not measured for {target}: {history.label(commit)}: {failure.reason}",
+                highlight=False, markup=False,
+            )  # fmt: skip
+    for note in history.notes:
+        console.print(f"  note: {note}", highlight=False, markup=False)
+    for problem in history.problems:
+        console.print(f"error: {problem}", highlight=False, markup=False, style="red")
+
+
+def render_html(judgement: Judgement, history: History) -> str:
+    """One self-contained page: findings, then every metric of every variant over the commits."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["number"] = _number
+    groups = group_findings(judgement.findings)[::-1]  # newest first among the equally severe
+    groups.sort(key=lambda group: SEVERITY.index(group.verdict))
+    return environment.get_template("report.html").render(
+        groups=groups,
+        words=VERDICT_WORDS,
+        counts=sorted(judgement.counts.items()),
+        series=_series(history),
+        facts=history.variants,
+        failures=[
+            (target, history.label(commit), failure.reason)
+            for target, failures in history.failures.items()
+            for commit, failure in failures.items()
+        ],
+        problems=[*map(str, history.problems), *history.notes],
+    )
+
+
+def _series(history: History) -> list[dict[str, Any]]:
+    """For each target and case: a table a variant, metrics down, commits across."""
+    keys: list[tuple[str, Case]] = sorted({(m.target, m.case) for m in history.measurements})
+    by_cell = {(m.target, m.case, m.variant, m.commit): m for m in history.measurements}
+    tables: list[dict[str, Any]] = []
+    for target, case in keys:
+        commits = [
+            c
+            for c in history.commits
+            if any((target, case, v, c.commit) in by_cell for v in history.variants)
+        ]
+        metrics = list(dict.fromkeys(name for m in history.measurements for name in m.metrics))
+        variants = []
+        for variant in history.variants:
+            cells = [by_cell.get((target, case, variant, c.commit)) for c in commits]
+            rows = [(name, _cells([m.metrics.get(name) if m else None for m in cells])) for name in metrics]
+            status = [m.status.value if m else "not measured" for m in cells]
+            variants.append({"name": variant, "status": status, "rows": rows})
+        tables.append({"target": target, "case": str(case), "commits": commits, "variants": variants})
+    return tables
+
+
+def _cells(values: list[float | None]) -> list[tuple[str, bool]]:
+    """(text, differs from the last known value)."""
+    cells, last = [], None
+    for value in values:
+        cells.append((_number(value), last is not None and value is not None and value != last))
+        last = value if value is not None else last
+    return cells
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.4g}"

@@ -1,0 +1,28 @@
+"""Check every file of the evidence store. Exit status: 0 all whole, 1 something is damaged."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from scripts.tracker.errors import run_command
+from scripts.tracker.harness import Workspace
+from scripts.tracker.store import EvidenceStore
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.verify_evidence", description=__doc__)
+    parser.add_argument("store", type=Path, nargs="?", default=Workspace(ROOT).evidence.root)
+    store = EvidenceStore(parser.parse_args().store)
+    problems = list(store.verify())
+    for problem in problems:
+        print(f"{problem.path}: {problem.reason}")
+    print(f"{store.root}: {len(problems)} damaged files")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
