@@ -25,6 +25,7 @@ SOURCES = (
     "disassemble.py",
     "codegen.py",
     "dq_path.py",
+    "record.py",
 )
 
 
