@@ -44,9 +44,11 @@ class Moved:
     after: float
 
     @property
-    def words(self) -> str:
-        what = self.rule.worse_words if self.direction > 0 else self.rule.better_words
-        return f"{what} ({self.rule.metric} {self.before:g} -> {self.after:g})"
+    def meaning(self) -> str:
+        return self.rule.worse_words if self.direction > 0 else self.rule.better_words
+
+    def change_of(self, variant: str) -> CodegenChange:
+        return CodegenChange(variant, self.rule.metric, self.before, self.after, self.meaning)
 
 
 @dataclass(slots=True)
@@ -176,8 +178,7 @@ def _judge_pair(
         reference,
         verdict,
         stage,
-        [CodegenChange(candidate, m.rule.metric, m.before, m.after) for m in of_candidate]
-        + [CodegenChange(reference, m.rule.metric, m.before, m.after) for m in of_reference],
+        [m.change_of(candidate) for m in of_candidate] + [m.change_of(reference) for m in of_reference],
         _explain(candidate, reference, of_candidate, of_reference)
         + " "
         + _explain_stage(step, subject, stage),
@@ -221,7 +222,8 @@ def _lost_finding(step: _Step, candidate: str, reference: str, lost: list[str]) 
 def _explain(candidate: str, reference: str, of_candidate: list[Moved], of_reference: list[Moved]) -> str:
     sentences = []
     for variant, moved in ((candidate, of_candidate), (reference, of_reference)):
-        what = "; ".join(m.words for m in moved) or "nothing that matters changed"
+        what = "; ".join(f"{m.meaning} ({m.rule.metric} {m.before:g} -> {m.after:g})" for m in moved)
+        what = what or "nothing that matters changed"
         sentences.append(f"{variant}: {what}.")
     if of_candidate and len({m.direction for m in of_candidate}) > 1:
         sentences.append("The first of these weighs most; others point the other way.")

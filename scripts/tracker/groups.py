@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from scripts.tracker.model import CodegenChange, Commit, Finding, Verdict
+from scripts.tracker.model import Case, Commit, Finding, Verdict
 
 # What a reader must see first.
 SEVERITY = (
@@ -33,6 +34,16 @@ VERDICT_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One metric of one variant, over the cases of a group. ``values``: like "32 -> 8"."""
+
+    variant: str
+    metric: str
+    meaning: str
+    values: str
+
+
+@dataclass(frozen=True, slots=True)
 class FindingGroup:
     """All findings of one candidate and target between the same two commits."""
 
@@ -53,17 +64,56 @@ class FindingGroup:
         parts = (self.before.label, self.after.label, self.candidate, self.target.replace(":", "-"))
         return "_".join("".join(c if c.isalnum() or c in ".-_" else "-" for c in part) for part in parts)
 
-    def changes_of(self, verdict: Verdict) -> list[CodegenChange]:
-        """Distinct changes behind a verdict, in order of weight, over all cases and references."""
-        changes = [c for f in self.findings if f.verdict is verdict for c in f.codegen_changes]
-        return list(dict.fromkeys(changes))
+    def changes_of(self, verdict: Verdict) -> list[ChangeRow]:
+        """The changes behind a verdict, the candidate's first, in order of weight; cases side by side."""
+        rows: dict[tuple[str, str, str], dict[Case, str]] = {}
+        for finding in self.of(verdict):
+            for c in finding.codegen_changes:
+                values = f"{c.before:g} -> {c.after:g}"
+                rows.setdefault((c.variant, c.metric, c.meaning), {})[finding.case] = values
+        cases = {f.case for f in self.of(verdict)}
+        ordered = sorted(rows.items(), key=lambda row: row[0][0] != self.candidate)
+        return [ChangeRow(*key, _side_by_side(values, cases)) for key, values in ordered]
 
     def of(self, verdict: Verdict) -> list[Finding]:
         return [f for f in self.findings if f.verdict is verdict]
 
+    def cases_of(self, verdict: Verdict) -> str:
+        return name_cases(sorted({f.case for f in self.of(verdict)}))
+
+    def references_of(self, verdict: Verdict) -> list[str]:
+        return list(dict.fromkeys(f.reference for f in self.of(verdict)))
+
     @property
     def verdicts(self) -> list[Verdict]:
         return [v for v in SEVERITY if self.of(v)]
+
+
+def _side_by_side(values: dict[Case, str], cases: set[Case]) -> str:
+    """One value if all cases share it; else each with the cases that have it."""
+    if len(set(values.values())) == 1 and set(values) == cases:
+        return next(iter(values.values()))
+    by_value: dict[str, list[Case]] = {}
+    for case, value in sorted(values.items()):
+        by_value.setdefault(value, []).append(case)
+    if _differ_by_head_dim(cases):
+        names = {v: f"head_dim {', '.join(str(c.head_dim) for c in found)}" for v, found in by_value.items()}
+    else:
+        names = {value: name_cases(found) for value, found in by_value.items()}
+    return "; ".join(f"{value} ({names[value]})" for value in by_value)
+
+
+def _differ_by_head_dim(cases: Collection[Case]) -> bool:
+    """Whether the cases are the same but for head_dim, so that naming it is enough."""
+    return len({(c.causal, c.dtype, c.n_ctx, c.batch, c.heads) for c in cases}) == 1
+
+
+def name_cases(cases: list[Case]) -> str:
+    """Cases in few words: head dimensions alone where the rest is the same."""
+    if _differ_by_head_dim(cases) and len(cases) > 1:
+        first = str(cases[0]).split(", ", 1)[1]
+        return f"head_dim {', '.join(str(c.head_dim) for c in cases)}, {first}"
+    return "; ".join(map(str, cases))
 
 
 def group_findings(findings: list[Finding]) -> list[FindingGroup]:

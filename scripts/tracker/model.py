@@ -136,12 +136,13 @@ class CodegenMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class CodegenChange:
-    """One metric of the candidate (or of ``variant``) before and after."""
+    """One metric of ``variant`` (the finding's candidate or reference) before and after, in words."""
 
     variant: str
     metric: str
-    before: float | None
-    after: float | None
+    before: float
+    after: float
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)

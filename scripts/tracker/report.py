@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from scripts.tracker.codegen_diff import Judgement
@@ -34,20 +35,17 @@ def print_table(console: Console, judgement: Judgement, history: History) -> Non
     if not judgement.findings:
         console.print("No findings.")
         return
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), title="Findings", title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Findings", title_justify="left")
     table.add_column("Triton", no_wrap=True)
-    table.add_column("candidate", no_wrap=True)
-    table.add_column("verdict and against what", ratio=2)
+    table.add_column("candidate, verdict, against what", ratio=2)
     table.add_column("what changed", ratio=3)
     for group in group_findings(judgement.findings):
         for verdict in group.verdicts:
-            references = ", ".join(dict.fromkeys(f.reference for f in group.of(verdict)))
-            cases = ", ".join(dict.fromkeys(str(f.case.head_dim) for f in group.of(verdict)))
             words = f"[{_STYLES.get(verdict, 'none')}]{VERDICT_WORDS[verdict]}[/]"
             table.add_row(
                 f"{group.before.label}\n{group.after.label}",
-                group.candidate,
-                f"{words} against {references} (head_dim {cases})",
+                f"{group.candidate}: {words} against {', '.join(group.references_of(verdict))}"
+                f" ({group.cases_of(verdict)}, {group.target})",
                 _what_changed(group, verdict),
                 end_section=True,
             )
@@ -55,13 +53,15 @@ def print_table(console: Console, judgement: Judgement, history: History) -> Non
 
 
 def _what_changed(group: FindingGroup, verdict: Verdict) -> str:
-    """The heaviest changes of a verdict: of the reference if that moved, else of the candidate."""
-    changes = group.changes_of(verdict)
-    if not changes:
-        return group.of(verdict)[0].explanation
-    own = [c for c in changes if (c.variant == group.candidate) != (verdict is Verdict.REFERENCE_MOVED)]
-    lines = [f"{c.metric} {_number(c.before)} -> {_number(c.after)}" for c in own]
-    return "\n".join(dict.fromkeys(lines))
+    """Changes in order of weight; a reference's are marked with its name."""
+    rows = group.changes_of(verdict)
+    if not rows:
+        return escape(group.of(verdict)[0].explanation)
+    lines = []
+    for row in rows:
+        whose = "" if row.variant == group.candidate else f"{row.variant}: "
+        lines.append(f"{whose}{row.metric} {row.values}")
+    return "\n".join(lines)
 
 
 def print_summary(console: Console, judgement: Judgement, history: History) -> None:
