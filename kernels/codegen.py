@@ -135,9 +135,11 @@ def parse_sass(text: str) -> Sass:
 def normalise_sass(text: str) -> str:
     """SASS without what does not change execution: comments, section headers, numbers of labels.
 
-    Labels count debug sections too, so the same code may come with other numbers.
+    Labels count debug sections too, so the same code may come with other numbers. A label that a branch
+    names is kept where it stands: nothing else says where the branch goes.
     """
     numbers: dict[str, str] = {}
+    branched_to = set(_BRANCH_TARGET.findall(text))
 
     def rename(match: re.Match[str]) -> str:
         return numbers.setdefault(match.group(0), f"L{len(numbers)}")
@@ -145,8 +147,11 @@ def normalise_sass(text: str) -> str:
     kept = []
     for line in text.splitlines():
         stripped = re.sub(r"//.*$", "", line).strip()
-        if _INSTRUCTION.match(line) or stripped.startswith(
-            (".byte", ".short", ".word", ".dword", ".zero", "/*")
+        label = _LABEL.match(line)
+        if (
+            (label and label.group(1) in branched_to)
+            or _INSTRUCTION.match(line)
+            or stripped.startswith((".byte", ".short", ".word", ".dword", ".zero", "/*"))
         ):
             kept.append(re.sub(r"\bL_\w+", rename, " ".join(stripped.split())))
     return "\n".join(kept)
