@@ -226,6 +226,7 @@ def test_ptx_parameters() -> None:
         (90, 32, 227 * 1024, 4, 1),
         (90, 32, 113 * 1024, 4, 2),  # 228 / 114
         (90, 32, 114 * 1024, 4, 1),  # 228 / 115
+        (90, 32, 75 * 1024 + 512, 4, 2),  # 228 / 76.5; without the KiB there would be 3
         (80, 32, 113 * 1024, 4, 1),  # 164 / 114
         (90, 32, 228 * 1024, 4, 0),  # with its own KiB more than there is
         # Threads: 2048 / (warps * 32); blocks: 32.

@@ -52,7 +52,7 @@ PTX = """\
 {
 	st.shared.v4.b32 	[%r121], {%r68, %r69, %r70, %r71};
 	@%p2 bra 	$L__BB0_3;
-$L__BB0_2:                              // %loop st.global.b32
+$L__BB0_2:                              // st.global.b32 comes later
 	// begin inline asm
 	@%p3 atom.global.gpu.acq_rel.add.v4.f32 { %r1, %r2, %r3, %r4 }, [ %rd1 + 0 ], { %r5, %r6, %r7, %r8 };
 	// end inline asm
