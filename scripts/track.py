@@ -71,37 +71,37 @@ def _measure(
     """Measure what is missing. True if some release could not be measured."""
     repository = workspace.cache / "releases.git"
     commit_of = write_history(repository, workspace.cache)
-    commits = [Commit(commit, version) for version, commit in commit_of.items()]
     harness = AsvHarness(workspace, repository, target)
+    commits = [Commit(commit, version) for version, commit in commit_of.items()]
     write_json(workspace.results / "commits.json", commits)
     write_json(workspace.results / "variants.json", harness.suite.variants)
-    known_failures = read_failures(workspace.results).get(target, {})
-    todo: list[tuple[Release, Commit]] = []
-    failed = False
-    for release in releases:
-        commit = Commit(commit_of[release.version], release.version)
-        known = known_failures.get(commit.commit)
-        if harness.is_done(commit.commit):
-            continue
-        if known and not known.transient and not retry_failed:
-            failed = True
-            continue
-        todo.append((release, commit))
-    _announce(console, workspace, releases, [release for release, _ in todo], target)
+
+    missing = [r for r in releases if not harness.is_done(commit_of[r.version])]
+    known_failures = {} if retry_failed else read_failures(workspace.results).get(target, {})
+    hopeless = {commit for commit, failure in known_failures.items() if not failure.transient}
+    todo = [r for r in missing if commit_of[r.version] not in hopeless]
+    failed = len(todo) < len(missing)
+    _announce(console, workspace, releases, todo, target)
     progress = RunProgress(console, len(todo))
-    for release, commit in todo:
+    for release in todo:
         started_s = time.monotonic()
+        commit = Commit(commit_of[release.version], release.version)
         with progress.step(f"Triton {release.version}", harness.suite.records) as on_tick:
             failure = harness.measure(commit, on_tick)
         record_failure(workspace.results, target, commit.commit, failure)
         shutil.rmtree(wheelhouse(workspace.cache), ignore_errors=True)
         took = f"{time.monotonic() - started_s:.0f} s"
-        if failure:
+        measured = harness.existing(commit.commit)
+        if failure or not measured:
             failed = True
-            console.print(f"Triton {release.version}: NOT MEASURED after {took}: {failure.reason}",
-                          style="red", highlight=False, markup=False)  # fmt: skip
+            reason = failure.reason if failure else "its result vanished"
+            line = f"Triton {release.version}: NOT MEASURED after {took}: {reason}"
+            console.print(line, style="red", highlight=False, markup=False)
         else:
-            console.print(f"Triton {release.version}: measured in {took}", highlight=False)
+            compiling = f"{measured.setup_duration_s:.0f} s of it compiling"
+            console.print(f"Triton {release.version}: measured in {took}, {compiling}", highlight=False)
+    if todo:
+        console.print(f"Peak memory: {harness.peak_memory_bytes / 1e9:.1f} GB", highlight=False)
     return failed
 
 

@@ -126,6 +126,7 @@ class AsvHarness:
         # Generated code depends on the target and not on the host, so the target is asv's machine.
         self.machine = f"codegen-{target.replace(':', '-')}"
         self.suite = describe_suite(workspace.root, target)
+        self.peak_memory_bytes = 0  # of asv and all that it started, seen once a second
         self._config = workspace.cache / "asv.conf.json"
         config = derive_config(workspace.root / "asv.conf.json", repository, workspace.staging)
         atomic_write(self._config, json.dumps(config, indent=1).encode())
@@ -215,6 +216,7 @@ class AsvHarness:
                     return process.wait(timeout=1.0)
                 except subprocess.TimeoutExpired:
                     on_tick(self.workspace.evidence.count_records(self.target, commit))
+                    self.peak_memory_bytes = max(self.peak_memory_bytes, _memory_bytes(process.pid))
                 if time.monotonic() - started_s > COMMIT_DEADLINE_S:
                     minutes = COMMIT_DEADLINE_S // 60
                     raise TrackerError(f"asv did not end within {minutes} min and was stopped; see {log}")
@@ -290,6 +292,17 @@ def _stop_session(process: subprocess.Popen[bytes]) -> None:
             os.kill(member, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def _memory_bytes(session: int) -> int:
+    """Resident memory of a session's processes together (shared pages count once for each)."""
+    pages = 0
+    for member in _session_members(session):
+        try:
+            pages += int(Path(f"/proc/{member}/statm").read_text().split()[1])
+        except OSError:
+            continue  # it ended while we looked
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _session_members(session: int) -> list[int]:

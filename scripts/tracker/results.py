@@ -44,6 +44,7 @@ class CommitResults:
     commit: str
     machine: str
     benchmarks: dict[str, Benchmark]
+    setup_duration_s: float  # of all `setup_cache`: here, of compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class _AsvFile(msgspec.Struct):
     params: dict[str, Any]
     result_columns: list[str]
     results: dict[str, list[Any] | None]
+    durations: dict[str, float | None]
     version: int
 
 
@@ -79,13 +81,14 @@ def read_commit_results(path: Path) -> CommitResults:
             for name, row in raw.results.items()
             if row is not None
         }
+        setups = [s for what, s in raw.durations.items() if what.startswith("<setup_cache") and s]
         machine = str(raw.params.get("machine", path.parent.name))
     except (ValueError, TypeError, KeyError, UnicodeDecodeError, RecursionError) as error:
         raise TrackerError(
             f"{path}: not a whole asv result file ({error}); delete it and run make track again, "
             "what is compiled is not lost"
         ) from error
-    return CommitResults(path, raw.commit_hash, machine, benchmarks)
+    return CommitResults(path, raw.commit_hash, machine, benchmarks, sum(setups))
 
 
 def _read_row(row: dict[str, Any]) -> Benchmark:

@@ -1,0 +1,57 @@
+"""Measure, release by release, how often the order of compilation changes the machine code.
+
+Makes a throw-away environment for each release and runs `python -m kernels.compile_order` in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+import json5
+
+from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.harness import Workspace
+from scripts.tracker.releases import choose_releases
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def measure_release(version: str, requirements: list[str]) -> dict[str, Any]:
+    """What `kernels.compile_order` says in an environment with this release. Raises TrackerError."""
+    with tempfile.TemporaryDirectory(prefix="atomwatch-order-") as scratch:
+        venv.create(scratch, with_pip=True)
+        python = f"{scratch}/bin/python"
+        install = [python, "-m", "pip", "install", "--quiet", "--no-cache-dir", *requirements]
+        for command in ([*install, f"triton=={version}"], [python, "-m", "kernels.compile_order"]):
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+            if done.returncode != 0:
+                raise TrackerError(f"Triton {version}: {' '.join(command)} failed: {done.stderr[-500:]}")
+    return dict(json.loads(done.stdout))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.check_compile_order", description=__doc__)
+    parser.add_argument(
+        "--releases", default="", help='like "3.3.1 3.4.0"; default: newest patch of each minor'
+    )
+    options = parser.parse_args()
+    pins = json5.loads((ROOT / "asv.conf.json").read_text())["matrix"]["req"]
+    requirements = [f"{name}=={pins[name][0]}" for name in pins if not name.startswith("pip+")]
+    print(f"{'Triton':8} kernels whose code differs when compiled after others (order)")
+    for release in choose_releases(options.releases, Workspace(ROOT).cache):
+        result = measure_release(release.version, requirements)
+        differ = result["differ"]
+        words = ", ".join(f"{name} ({' and '.join(orders)})" for name, orders in differ.items())
+        print(f"{release.version:8} {len(differ)} of {result['kernels']}: {words or 'none'}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
