@@ -20,6 +20,7 @@ import zstandard
 
 # 1: first version.
 SCHEMA = 1
+_MAX_OBJECT_BYTES = 64 * 2**20
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -77,3 +78,29 @@ class EvidenceWriter:
             return None
         stored = all((self.root / "objects" / d[:2] / f"{d}.zst").exists() for d in objects)
         return record if intact and stored and record.get("fingerprint") == fingerprint else None
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record, checked. Raises OSError, or ValueError naming the file if it is not whole."""
+    try:
+        document = json.loads(path.read_bytes())
+        record: dict[str, Any] = document["record"]
+        if document["sha256"] != hashlib.sha256(canonical_json(record)).hexdigest():
+            raise ValueError("its checksum does not fit its content")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a record of the evidence store ({error}); delete it") from error
+    return record
+
+
+def read_object(root: Path, digest: str) -> bytes:
+    """An object's content, checked. Raises OSError, or ValueError naming the file if it is not whole."""
+    path = root / "objects" / digest[:2] / f"{digest}.zst"
+    try:
+        content = zstandard.ZstdDecompressor().decompress(
+            path.read_bytes(), max_output_size=_MAX_OBJECT_BYTES
+        )
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{path}: not readable ({error}); delete it and compile again") from error
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise ValueError(f"{path}: its content is not what its name says; delete it and compile again")
+    return content

@@ -1,0 +1,66 @@
+"""What the GPU says about itself in every block of a session, through NVML. Reads only; changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pynvml
+
+# Throttling that makes a time wrong. A software power cap is normal under load and only recorded.
+_INVALID_REASONS = {
+    "sw_thermal": pynvml.nvmlClocksThrottleReasonSwThermalSlowdown
+    if hasattr(pynvml, "nvmlClocksThrottleReasonSwThermalSlowdown")
+    else 0x20,
+    "hw_slowdown": 0x8,
+    "hw_thermal": 0x40,
+    "hw_power_brake": 0x80,
+}
+_POWER_CAP = 0x4
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One look at the GPU. Clocks in MHz, power in watts, temperature in degrees Celsius."""
+
+    sm_clock_mhz: int
+    memory_clock_mhz: int
+    temperature_c: int
+    power_w: float
+    power_capped: bool
+    invalid_reasons: tuple[str, ...]
+
+
+class Telemetry:
+    """NVML's view of one GPU, found by the UUID that cuda.core gives."""
+
+    def __init__(self, uuid: str) -> None:
+        pynvml.nvmlInit()
+        self._handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
+
+    def read(self) -> Reading:
+        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
+        return Reading(
+            sm_clock_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_SM),
+            memory_clock_mhz=pynvml.nvmlDeviceGetClockInfo(self._handle, pynvml.NVML_CLOCK_MEM),
+            temperature_c=pynvml.nvmlDeviceGetTemperature(self._handle, pynvml.NVML_TEMPERATURE_GPU),
+            power_w=pynvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
+            power_capped=bool(reasons & _POWER_CAP),
+            invalid_reasons=tuple(name for name, bit in _INVALID_REASONS.items() if reasons & bit),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What makes an epoch: GPU, driver, limits. Two sessions compare only if these are equal."""
+        handle = self._handle
+        return {
+            "gpu": pynvml.nvmlDeviceGetName(handle),
+            "uuid": pynvml.nvmlDeviceGetUUID(handle),
+            "driver": pynvml.nvmlSystemGetDriverVersion(),
+            "power_limit_w": pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000,
+            "max_sm_clock_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "persistence_mode": bool(pynvml.nvmlDeviceGetPersistenceMode(handle)),
+        }
+
+
+def as_json(reading: Reading) -> dict[str, Any]:
+    return asdict(reading)

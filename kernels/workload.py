@@ -1,0 +1,143 @@
+"""One timed problem on the GPU: its buffers, its inputs, and whether a kernel computes the right thing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver
+
+from kernels.launch import Gpu, LoadedKernel
+from kernels.reference import (
+    RELATIVE_TOLERANCE,
+    Gradients,
+    attention_gradients_blocked,
+    relative_error,
+    softmax_scale,
+)
+
+# Random numbers come from the host once; longer tensors repeat them, so that a session does not spend
+# its time on input. The period is longer than any one head.
+_DISTINCT_VALUES = 1 << 22
+_INPUTS = ("Q", "K", "V", "DO")
+
+
+@dataclass(frozen=True)
+class TimedCase:
+    """A problem size. ``n_ctx`` must be a multiple of every tile (128): a timed shape has no padding."""
+
+    head_dim: int
+    causal: bool
+    dtype: str
+    n_ctx: int
+    batch: int = 4
+    heads: int = 8
+
+    def __post_init__(self) -> None:
+        if self.n_ctx % 128:
+            raise ValueError(f"n_ctx {self.n_ctx}: a timed shape is a multiple of 128")
+
+    @property
+    def codegen_slug(self) -> str:
+        return f"hd{self.head_dim}-{'causal' if self.causal else 'full'}-{self.dtype}"
+
+    @property
+    def slug(self) -> str:
+        return f"{self.codegen_slug}-n{self.n_ctx}-b{self.batch}-h{self.heads}"
+
+
+class Workload:
+    """Buffers and inputs of one case, from a fixed seed. Close it to free the memory."""
+
+    def __init__(self, gpu: Gpu, case: TimedCase, seed: int) -> None:
+        self.gpu, self.case = gpu, case
+        self.total_heads = case.batch * case.heads
+        rows = self.total_heads * case.n_ctx
+        elements = rows * case.head_dim
+        self.buffers = {name: gpu.allocate(elements * 2) for name in (*_INPUTS, "O", "DK", "DV", "DQ16")}
+        self.buffers |= {"DQ": gpu.allocate(elements * 4)}
+        self.buffers |= {name: gpu.allocate(rows * 4) for name in ("M", "D")}
+        for index, name in enumerate(_INPUTS):
+            self._fill_random(name, elements, np.random.default_rng([seed, index]))
+        self._reference: dict[int, Gradients] = {}
+
+    def arguments(self) -> dict[str, Any]:
+        """What the kernels' signatures name."""
+        return {
+            **self.buffers,
+            "DQ_ACC": self.buffers["DQ"],
+            "sm_scale": softmax_scale(self.case.head_dim),
+            "N_CTX": self.case.n_ctx,
+            "N_VALID": self.case.n_ctx,
+        }
+
+    def bind(self, kernel: LoadedKernel) -> Any:
+        arguments = self.arguments()
+        if kernel.launch["kernel_name"] == "_attn_bwd_convert_dq":
+            arguments["DQ"] = self.buffers["DQ16"]
+        return kernel.bind(self.gpu, arguments, self.case.n_ctx, self.total_heads)
+
+    def zero_dq(self) -> None:
+        self.buffers["DQ"].fill(0, stream=self.gpu.stream)
+
+    def poison(self) -> None:
+        """NaN everywhere in the outputs, so that a row that is never written is seen."""
+        for name in ("DK", "DV", "DQ16"):
+            self.buffers[name].fill(0xFF, stream=self.gpu.stream)
+
+    def errors(self) -> dict[str, float]:
+        """Largest relative error of dq (float32 sum, scaled here), dk and dv in the first and last head."""
+        worst = {"dq": 0.0, "dk": 0.0, "dv": 0.0}
+        for head in (0, self.total_heads - 1):
+            expected = self._expected(head)
+            dq = self._download("DQ", np.float32, head) * softmax_scale(self.case.head_dim)
+            actual = {
+                "dq": dq,
+                "dk": self._download("DK", None, head),
+                "dv": self._download("DV", None, head),
+            }
+            for name, array in actual.items():
+                error = relative_error(array.astype(np.float64), getattr(expected, name))
+                worst[name] = max(worst[name], error)
+        return worst
+
+    def is_right(self, errors: dict[str, float], exact: bool) -> bool:
+        """Whether all gradients are within tolerance; dq only of a variant that means to be exact."""
+        tolerance = RELATIVE_TOLERANCE[self.case.dtype]
+        return all(error <= tolerance for name, error in errors.items() if exact or name != "dq")
+
+    def close(self) -> None:
+        for buffer in self.buffers.values():
+            buffer.close()
+
+    def _expected(self, head: int) -> Gradients:
+        if head not in self._reference:
+            inputs = [self._download(name, None, head) for name in _INPUTS]
+            self._reference[head] = attention_gradients_blocked(*inputs, self.case.causal)
+        return self._reference[head]
+
+    def _download(self, name: str, dtype: Any, head: int) -> np.ndarray:
+        """One head of a tensor as float32; dtype None: the case's own."""
+        shape = (self.case.n_ctx, self.case.head_dim)
+        size = 4 if dtype else 2
+        offset = head * shape[0] * shape[1] * size
+        if dtype is not None:
+            return self.gpu.download(self.buffers[name], dtype, shape, offset)
+        if self.case.dtype == "fp16":
+            return self.gpu.download(self.buffers[name], np.float16, shape, offset).astype(np.float32)
+        bits = self.gpu.download(self.buffers[name], np.uint16, shape, offset)
+        return (bits.astype(np.uint32) << 16).view(np.float32)
+
+    def _fill_random(self, name: str, elements: int, rng: np.random.Generator) -> None:
+        values = rng.standard_normal(min(_DISTINCT_VALUES, elements), dtype=np.float32)
+        if self.case.dtype == "fp16":
+            host = values.astype(np.float16)
+        else:
+            host = ((values.view(np.uint32) + 0x8000) >> 16).astype(np.uint16)
+        distinct = self.gpu.upload(host)
+        start = int(self.buffers[name].handle)
+        for offset in range(0, elements * 2, host.nbytes):
+            size = min(host.nbytes, elements * 2 - offset)
+            driver.cuMemcpyDtoD(start + offset, int(distinct.handle), size)
+        distinct.close()
