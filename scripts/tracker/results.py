@@ -11,6 +11,7 @@ import ast
 import itertools
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,9 @@ from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementS
 CODEGEN_BENCHMARK = "codegen.CodeGeneration.track_"
 _CODEGEN_PARAMS = ("variant", "head_dim", "causal", "dtype", "target")
 _ASV_RESULT_API = 2
+_HASH = re.compile(r"[0-9a-f]{8,64}")
+# These words go into paths, file names and comments, and other machines may have written them.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _T = TypeVar("_T")
 
 
@@ -73,6 +77,8 @@ def read_commit_results(path: Path) -> CommitResults:
         raw = msgspec.convert(json.loads(path.read_text()), _AsvFile)
         if raw.version != _ASV_RESULT_API:
             raise ValueError(f"asv's format {raw.version}, this program reads {_ASV_RESULT_API}")
+        if not _HASH.fullmatch(raw.commit_hash):
+            raise ValueError(f"{raw.commit_hash!r} is no commit")
         # The file's name has only 8 digits of the hash: two commits may share them.
         if not raw.commit_hash.startswith(path.name.split("-")[0]):
             raise ValueError(f"it holds commit {raw.commit_hash}, not the one in its name")
@@ -99,9 +105,16 @@ def _read_row(row: dict[str, Any]) -> Benchmark:
     if len(values) != count:
         raise ValueError(f"{len(values)} results for {count} parameters")
     for value in values:
-        if value is not None and not isinstance(value, int | float):
-            raise ValueError(f"a result that is no number: {value!r}")
+        if value is not None and not _is_number(value):
+            raise ValueError(f"a result that is no number: {value!r:.40}")
     return Benchmark(params, tuple(values), str(row.get("version")))
+
+
+def _is_number(value: object) -> bool:
+    """A float as asv writes it, NaN included; what cannot be one (endless, 400 digits) is damage."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) < 1e300 or value != value
 
 
 def read_results(root: Path) -> tuple[list[CommitResults], list[TrackerError]]:
@@ -134,7 +147,7 @@ def codegen_measurements(results: CommitResults) -> list[CodegenMeasurement]:
             f"{results.path}: its benchmarks are of different runs; delete it and measure again"
         )
     if len(first.params) != len(_CODEGEN_PARAMS):
-        raise TrackerError(f"{results.path}: {len(first.params)} parameters, expected {_CODEGEN_PARAMS}")
+        raise TrackerError(f"{results.path}: {len(first.params)} parameters, expected {_CODEGEN_PARAMS}; delete it")
     return [
         _codegen_measurement(
             results, first.version, words, {name: row.values[i] for name, row in rows.items()}
@@ -148,9 +161,14 @@ def _codegen_measurement(
 ) -> CodegenMeasurement:
     try:
         variant, head_dim, causal, dtype, target = map(ast.literal_eval, words)
-        case = Case(int(head_dim), bool(causal), str(dtype))
-    except (ValueError, SyntaxError) as error:
-        raise TrackerError(f"{results.path}: parameters {words} are not Python literals") from error
+        if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in (variant, dtype, target)):
+            raise ValueError("not plain words")
+        case = Case(int(head_dim), bool(causal), dtype)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise TrackerError(
+            f"{results.path}: parameters {str(words)[:200]} are not those of the suite ({error}); "
+            "delete it and run make track again"
+        ) from error
     # One metric that failed means that the record failed: all come from the same compilation.
     if any(value is None for value in values.values()):
         status = MeasurementStatus.FAILED
@@ -161,9 +179,9 @@ def _codegen_measurement(
     metrics = {name: None if value is None or math.isnan(value) else value for name, value in values.items()}
     return CodegenMeasurement(
         commit=results.commit,
-        variant=str(variant),
+        variant=variant,
         case=case,
-        target=str(target),
+        target=target,
         status=status,
         metrics=metrics if status is MeasurementStatus.OK else {},
         version=version,

@@ -78,10 +78,9 @@ class EvidenceStore:
 
     def verify(self) -> Iterator[Problem]:
         """Every damaged, missing or unreadable file, one by one."""
-        for path in sorted(self.root.glob("objects/*/*")):
-            if path.name.startswith(".tmp-"):
-                yield Problem(path, "left by an interrupted write: delete it")
-                continue
+        for path in sorted(self.root.rglob(".tmp-*")):
+            yield Problem(path, "left by an interrupted write: delete it")
+        for path in sorted(self.root.glob("objects/*/[!.]*")):
             try:
                 _read_object(path, path.name.removesuffix(".zst"))
             except (OSError, ValueError, zstandard.ZstdError) as error:
@@ -89,13 +88,15 @@ class EvidenceStore:
         for path in sorted(self.root.glob("records/*/*/*/*.json")):
             try:
                 evidence = _read_record(path, path.read_bytes())
+                missing = [
+                    f"its {stage} is missing: {self._object_path(digest)}"
+                    for kernel in evidence.kernels
+                    for stage, digest in kernel.objects.items()
+                    if not self._object_path(digest).exists()
+                ]
             except TrackerError as error:
-                yield Problem(path, str(error).removeprefix(f"{path}: "))
-                continue
-            for kernel in evidence.kernels:
-                for stage, digest in kernel.objects.items():
-                    if not self._object_path(digest).exists():
-                        yield Problem(path, f"its {stage} is missing: {self._object_path(digest)}")
+                missing = [str(error).removeprefix(f"{path}: ")]
+            yield from (Problem(path, reason) for reason in missing)
 
     def _target_folder(self, target: str) -> Path:
         return self.root / "records" / _safe(target.replace(":", "-"))
@@ -138,8 +139,11 @@ def _read_record(path: Path, content: bytes) -> Evidence:
             raise ValueError("its checksum does not fit its content")
         if record["schema"] != SCHEMA:
             raise ValueError(f"schema {record['schema']}, this program reads {SCHEMA}: update it")
+        says = (record["target"].replace(":", "-"), record["commit"], record["variant"])
+        if says != (path.parents[2].name, path.parents[1].name, path.stem):
+            raise ValueError(f"it is the record of {' '.join(says)}, not of its place")
         return msgspec.convert(record, Evidence)
-    except (ValueError, KeyError, TypeError, msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TrackerError(
             f"{path}: not a record of the evidence store ({error}); delete it and run make track again"
         ) from error

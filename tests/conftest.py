@@ -1,0 +1,9 @@
+"""Options of all tests. Standard library and pytest only: the kernel tests have an environment of their own."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden anew, to be read in git diff"
+    )

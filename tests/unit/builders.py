@@ -1,0 +1,167 @@
+"""Small inputs of the judging half, in the shapes that asv and the measuring half write."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from scripts.tracker.model import (
+    Case,
+    CodegenMeasurement,
+    Commit,
+    Evidence,
+    Kernel,
+    MeasurementStatus,
+    Role,
+    VariantFacts,
+)
+
+TARGET = "cuda:90"
+VERSION = "fingerprint-1"
+HD64 = Case(64, True, "fp16")
+HD128 = Case(128, True, "fp16")
+NAN = math.nan
+
+# As many digits as git has: the results' file names hold the first eight.
+COMMITS = [Commit(f"{n:08x}" + "c0ffee00" * 4, f"3.{n}.0") for n in range(1, 5)]
+OLD, NEW = COMMITS[0], COMMITS[1]
+
+FACTS = {
+    "atomic_add": VariantFacts(Role.CANDIDATE, True, "tl.atomic_add"),
+    "inline_asm": VariantFacts(Role.REFERENCE, True, "scalar red in inline assembly"),
+    "store": VariantFacts(Role.REFERENCE, False, "plain tl.store, wrong by design"),
+    "none": VariantFacts(Role.CONTROL, False, "dQ is never made"),
+}
+ROLES = {name: facts.role for name, facts in FACTS.items()}
+
+PATH = {
+    "ttir": {"tt.atomic_rmw fadd": 2},
+    "ttgir": {"tt.atomic_rmw fadd": 2, "ttg.convert_layout": 2},
+    "llir": {"atom.add.v4.f32": 8},
+    "ptx": {"atom.add.v4.f32": 8},
+    "sass": {"REDG.F32x4": 8},
+}
+
+
+def evidence(
+    commit: Commit = OLD,
+    variant: str = "atomic_add",
+    identity: str = "code 1",
+    path: dict[str, dict[str, int]] | None = None,
+    status: str = "ok",
+    message: str | None = None,
+) -> Evidence:
+    kernels = (Kernel("backward", identity, PATH if path is None else path, {}),) if status == "ok" else ()
+    return Evidence(commit.commit, commit.label, VERSION, variant, status, message, kernels)
+
+
+def measured(
+    commit: Commit,
+    variant: str,
+    metrics: dict[str, float | None] | None = None,
+    status: MeasurementStatus = MeasurementStatus.OK,
+    found: Evidence | None = None,
+    case: Case = HD64,
+    target: str = TARGET,
+) -> CodegenMeasurement:
+    return CodegenMeasurement(commit.commit, variant, case, target, status, metrics or {}, VERSION, found)
+
+
+def asv_document(
+    commit: Commit,
+    table: dict[str, dict[str, float | None]],
+    head_dims: tuple[int, ...] = (64,),
+    version: str = VERSION,
+    target: str = TARGET,
+) -> dict[str, Any]:
+    """asv's result file as of API 2. ``table``: {variant: {metric: value}}, the same for each head_dim."""
+    params = [[repr(v) for v in table], [repr(d) for d in head_dims], ["True"], ["'fp16'"], [repr(target)]]
+    names = list(dict.fromkeys(name for metrics in table.values() for name in metrics))
+    results = {
+        f"codegen.CodeGeneration.track_{name}": [
+            [metrics.get(name, NAN) for metrics in table.values() for _ in head_dims],
+            params,
+            version,
+            1796127570464,
+            0.3,
+        ]
+        for name in names
+    }
+    return {
+        "commit_hash": commit.commit,
+        "env_name": "virtualenv-py3.11",
+        "date": 1737547200000,
+        "params": {"machine": f"codegen-{target.replace(':', '-')}", "python": "3.11"},
+        "python": "3.11",
+        "requirements": {},
+        "env_vars": {},
+        "result_columns": ["result", "params", "version", "started_at", "duration", "samples"],
+        "results": results,
+        "durations": {"<build>": 9.0, "<setup_cache codegen:37>": 41.5},
+        "version": 2,
+    }
+
+
+def write_asv(results: Path, document: dict[str, Any]) -> Path:
+    folder = results / str(document["params"]["machine"])
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{document['commit_hash'][:8]}-virtualenv-py3.11.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def write_lists(results: Path, commits: list[Commit] = COMMITS) -> None:
+    """commits.json and variants.json of a results folder."""
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "commits.json").write_text(
+        json.dumps([{"commit": c.commit, "label": c.label} for c in commits])
+    )
+    facts = {n: {"role": f.role, "exact": f.exact, "summary": f.summary} for n, f in FACTS.items()}
+    (results / "variants.json").write_text(json.dumps(facts))
+
+
+def write_object(store: Path, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    path = store / "objects" / digest[:2] / f"{digest}.zst"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(zstandard.ZstdCompressor().compress(content))
+    return digest
+
+
+def record_document(
+    commit: Commit = OLD,
+    variant: str = "atomic_add",
+    status: str = "ok",
+    message: str | None = None,
+    objects: dict[str, str] | None = None,
+    **changed: Any,
+) -> dict[str, Any]:
+    kernel = {"role": "backward", "identity": "code 1", "dq_path": PATH, "objects": objects or {}}
+    return {
+        "schema": 1,
+        "commit": commit.commit,
+        "triton_version": commit.label,
+        "fingerprint": VERSION,
+        "target": TARGET,
+        "case": {"head_dim": 64, "causal": True, "dtype": "fp16"},
+        "variant": variant,
+        "status": status,
+        "message": message,
+        "kernels": [kernel] if status == "ok" else [],
+        **changed,
+    }
+
+
+def write_record(store: Path, record: dict[str, Any]) -> Path:
+    canonical = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+    document = {"sha256": hashlib.sha256(canonical).hexdigest(), "record": record}
+    folder = store / "records" / "cuda-90" / str(record["commit"]) / "hd64-causal-fp16"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{record['variant']}.json"
+    path.write_text(json.dumps(document, indent=1, sort_keys=True))
+    return path

@@ -1,0 +1,302 @@
+"""Every verdict about generated code, from values to findings."""
+
+import pytest
+from builders import COMMITS, HD64, HD128, NEW, OLD, PATH, ROLES, TARGET, evidence, measured
+
+from scripts.tracker.codegen_diff import (
+    ABSENT,
+    COMPARED,
+    IRRELEVANT,
+    NEW as MEASURED_FIRST,
+    SAME_CODE,
+    Judgement,
+    judge_codegen,
+)
+from scripts.tracker.model import (
+    CodegenMeasurement,
+    Commit,
+    Evidence,
+    Finding,
+    Kernel,
+    MeasurementStatus,
+    Stage,
+    Verdict,
+)
+from scripts.tracker.policy import CodegenPolicy, CodegenRule
+
+POLICY = CodegenPolicy(
+    (
+        CodegenRule("width", "lower", True, 0.0, "narrower", "wider", "heaviest"),
+        CodegenRule("fences", "higher", True, 0.0, "more fences", "fewer fences", ""),
+        CodegenRule("loop", "higher", False, 0.10, "longer loop", "shorter loop", ""),
+    )
+)
+PAIR = {"atomic_add": {"width": 4, "fences": 0, "loop": 1000}, "inline_asm": {"width": 1, "loop": 1000}}
+WITH_CONTROL = {**PAIR, "none": {"loop": 1000}}
+Table = dict[str, dict[str, float]]
+
+
+def at(commit: Commit, table: Table, **changes: dict[str, float]) -> list[CodegenMeasurement]:
+    """Measurements of one commit: a table with some metrics of some variants changed."""
+    return [measured(commit, name, {**metrics, **changes.get(name, {})}) for name, metrics in table.items()]
+
+
+def judged(*measurements: list[CodegenMeasurement]) -> Judgement:
+    return judge_codegen([m for side in measurements for m in side], COMMITS, ROLES, POLICY)
+
+
+def step(table: Table = PAIR, **changes: dict[str, float]) -> Judgement:
+    return judged(at(OLD, table), at(NEW, table, **changes))
+
+
+def only(judgement: Judgement) -> Finding:
+    """The one finding, which is against inline_asm (`store` is not measured here)."""
+    [finding] = judgement.findings
+    assert (finding.candidate, finding.reference) == ("atomic_add", "inline_asm")
+    return finding
+
+
+def test_narrower_is_a_regression() -> None:
+    finding = only(step(atomic_add={"width": 1}))
+    assert finding.verdict is Verdict.REGRESSION
+    [change] = finding.codegen_changes
+    assert (change.variant, change.metric, change.before, change.after) == ("atomic_add", "width", 4, 1)
+    assert change.meaning == "narrower"
+    assert "narrower (width 4 -> 1)" in finding.explanation
+    assert "inline_asm: nothing that matters changed." in finding.explanation
+    assert (finding.before, finding.after, finding.case, finding.target) == (OLD, NEW, HD64, TARGET)
+
+
+def test_wider_is_an_improvement() -> None:
+    finding = only(step(atomic_add={"width": 8}))
+    assert finding.verdict is Verdict.IMPROVEMENT
+    assert finding.codegen_changes[0].meaning == "wider"
+
+
+@pytest.mark.parametrize("width", [0.5, 2])
+def test_a_reference_that_moves_alone_is_not_the_candidates_change(width: float) -> None:
+    finding = only(step(inline_asm={"width": width}))
+    assert finding.verdict is Verdict.REFERENCE_MOVED
+    assert [c.variant for c in finding.codegen_changes] == ["inline_asm"]
+
+
+def test_the_candidates_own_change_outweighs_the_references() -> None:
+    assert only(step(atomic_add={"fences": 8}, inline_asm={"width": 2})).verdict is Verdict.REGRESSION
+
+
+def test_what_the_control_shows_too_is_the_compilers() -> None:
+    longer = {"loop": 1500.0}
+    finding = only(step(WITH_CONTROL, atomic_add=longer, inline_asm=longer, none=longer))
+    assert finding.verdict is Verdict.COMPILER_WIDE
+
+
+@pytest.mark.parametrize(
+    ("loop", "verdict"), [(1500.0, Verdict.REGRESSION), (500.0, Verdict.IMPROVEMENT)]
+)
+def test_both_moved_alike_but_the_control_did_not(loop: float, verdict: Verdict) -> None:
+    assert only(step(WITH_CONTROL, atomic_add={"loop": loop}, inline_asm={"loop": loop})).verdict is verdict
+
+
+def test_opposite_ways_are_not_alike() -> None:
+    finding = only(step(WITH_CONTROL, atomic_add={"loop": 1500.0}, inline_asm={"loop": 500.0}))
+    assert finding.verdict is Verdict.REGRESSION
+
+
+def test_9_9_percent_beside_10_1_percent_is_the_same_change() -> None:
+    changes = {"atomic_add": {"loop": 1101.0}, "inline_asm": {"loop": 1099.0}, "none": {"loop": 1100.0}}
+    assert only(step(WITH_CONTROL, **changes)).verdict is Verdict.COMPILER_WIDE
+    changes["none"] = {"loop": 1000.0}
+    assert only(step(WITH_CONTROL, **changes)).verdict is Verdict.REGRESSION
+    # Turned round: the candidate is below the threshold, and the reference no further than it is.
+    assert step(WITH_CONTROL, atomic_add={"loop": 1099.0}, inline_asm={"loop": 1101.0}).findings == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "found"), [(1099.0, False), (1100.0, True), (901.0, False), (900.0, True)]
+)
+def test_the_threshold_itself_counts(loop: float, found: bool) -> None:
+    assert bool(step(atomic_add={"loop": loop}).findings) is found
+
+
+def test_a_count_that_was_nothing_before_is_no_division() -> None:
+    table = {"atomic_add": {"loop": 0}, "inline_asm": {"loop": 1000}}
+    assert only(step(table, atomic_add={"loop": 50}, inline_asm={"loop": 1010})).verdict is Verdict.REGRESSION
+
+
+def test_the_heaviest_rule_decides_when_directions_are_mixed() -> None:
+    finding = only(step(atomic_add={"width": 8, "fences": 32}))
+    assert finding.verdict is Verdict.IMPROVEMENT
+    assert [c.metric for c in finding.codegen_changes] == ["width", "fences"]
+    assert "others point the other way" in finding.explanation
+    assert "point the other way" not in only(step(atomic_add={"width": 8, "loop": 500})).explanation
+
+
+@pytest.mark.parametrize("variant", ["atomic_add", "inline_asm"])
+@pytest.mark.parametrize("status", [MeasurementStatus.FAILED, MeasurementStatus.SKIPPED, None])
+def test_what_compiled_and_does_no_more_leaves_no_valid_data(
+    variant: str, status: MeasurementStatus | None
+) -> None:
+    after = [m for m in at(NEW, PAIR) if m.variant != variant]
+    if status:
+        after.append(measured(NEW, variant, status=status))
+    finding = only(judged(at(OLD, PAIR), after))
+    assert finding.verdict is Verdict.NO_VALID_DATA
+    word = status.value if status else "not measured"
+    assert f"{variant} compiled at {OLD.label} and is {word} now" in finding.explanation
+    assert finding.codegen_changes == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("ptxas: boom\nsecond line", "now: ptxas: boom."),
+        (" \n ", "no message in the evidence store"),
+        (None, "no message in the evidence store"),
+    ],
+)
+def test_the_compilers_first_line_is_the_reason(message: str | None, words: str) -> None:
+    refused = evidence(NEW, status="failed", message=message)
+    after = [measured(NEW, "atomic_add", status=MeasurementStatus.FAILED, found=refused), at(NEW, PAIR)[1]]
+    assert words in only(judged(at(OLD, PAIR), after)).explanation
+
+
+@pytest.mark.parametrize("status", [MeasurementStatus.FAILED, MeasurementStatus.SKIPPED, None])
+def test_what_is_measured_for_the_first_time_is_counted_not_found(status: MeasurementStatus | None) -> None:
+    before = at(OLD, PAIR)[1:] + ([measured(OLD, "atomic_add", status=status)] if status else [])
+    judgement = judged(before, at(NEW, PAIR))
+    assert judgement.findings == []
+    assert judgement.counts[MEASURED_FIRST] == 1
+
+
+def test_what_neither_side_has_is_counted() -> None:
+    judgement = step()
+    # Two references, of which `store` was never measured.
+    assert (judgement.counts[COMPARED], judgement.counts[ABSENT]) == (2, 1)
+
+
+def test_a_metric_that_does_not_apply_on_one_side_cannot_change() -> None:
+    sides = at(OLD, PAIR), at(NEW, PAIR)
+    sides[0][0].metrics["width"] = None
+    assert judged(*sides).findings == []
+
+
+def with_evidence(old: Evidence | None, new: Evidence | None, **changes: dict[str, float]) -> Judgement:
+    """A step whose candidate has this evidence; the reference's code never changes."""
+    sides = []
+    for commit, found, changed in ((OLD, old, {}), (NEW, new, changes)):
+        metrics = {**PAIR["atomic_add"], **changed.get("atomic_add", {})}
+        sides.append(
+            [
+                measured(commit, "atomic_add", metrics, found=found),
+                measured(commit, "inline_asm", PAIR["inline_asm"], found=evidence(commit, "inline_asm")),
+            ]
+        )
+    return judged(*sides)
+
+
+def test_identical_code_and_irrelevant_changes_are_counted_apart() -> None:
+    same = with_evidence(evidence(OLD), evidence(NEW)).counts
+    assert (same[SAME_CODE], same[IRRELEVANT]) == (1, 0)
+    other = with_evidence(evidence(OLD), evidence(NEW, identity="code 2")).counts
+    assert (other[SAME_CODE], other[IRRELEVANT]) == (0, 1)
+    # Without evidence nobody knows that the code is the same.
+    unknown = with_evidence(evidence(OLD), None).counts
+    assert (unknown[SAME_CODE], unknown[IRRELEVANT]) == (0, 1)
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_the_first_stage_that_differs_is_named(stage: Stage) -> None:
+    later = list(Stage)[list(Stage).index(stage) :]
+    path = {s: {"red.v4": 9} if s in later else PATH[s] for s in Stage}
+    finding = only(with_evidence(evidence(OLD), evidence(NEW, path=path), atomic_add={"width": 1}))
+    assert finding.first_changed_stage is stage
+    assert f"differs in {stage}: " in finding.explanation or f"path first differs in {stage}: " in (
+        finding.explanation
+    )
+    assert "became 9 x red.v4." in finding.explanation
+
+
+def test_only_what_differs_on_the_path_is_told() -> None:
+    path = {**PATH, "ttgir": {"tt.atomic_rmw fadd": 2}}
+    finding = only(with_evidence(evidence(OLD), evidence(NEW, path=path), atomic_add={"width": 1}))
+    assert "dQ's path is the same in ttir; it first differs in ttgir" in finding.explanation
+    assert "ttgir: 2 x ttg.convert_layout became nothing." in finding.explanation
+
+
+def test_a_change_off_dqs_path_is_said_to_be_elsewhere() -> None:
+    finding = only(with_evidence(evidence(OLD), evidence(NEW), atomic_add={"loop": 1500}))
+    assert finding.first_changed_stage is None
+    assert "the same in every stage" in finding.explanation
+
+
+def test_a_change_in_the_second_kernel_is_told_too() -> None:
+    sides = []
+    for commit, ptx in ((OLD, {"st.v4": 8}), (NEW, {"st": 32})):
+        kernels = (Kernel("backward", "a", {}, {}), Kernel("backward_dq", "b", {"ptx": ptx}, {}))
+        found = Evidence(commit.commit, commit.label, "v", "inline_asm", "ok", None, kernels)
+        reference = measured(commit, "inline_asm", {"width": 4 if commit is OLD else 1}, found=found)
+        sides.append([at(commit, PAIR)[0], reference])
+    finding = only(judged(*sides))
+    assert finding.first_changed_stage is Stage.PTX
+    assert "ptx: 8 x st.v4 became 32 x st." in finding.explanation
+
+
+@pytest.mark.parametrize("missing", [OLD, NEW])
+def test_without_evidence_the_stage_is_unknown_and_said_so(missing: Commit) -> None:
+    sides = [None if commit is missing else evidence(commit) for commit in (OLD, NEW)]
+    finding = only(with_evidence(*sides, atomic_add={"width": 1}))
+    assert finding.first_changed_stage is None
+    assert "stage is unknown" in finding.explanation
+
+
+def test_a_record_without_kernels_is_no_crash() -> None:
+    empty = Evidence(NEW.commit, NEW.label, "v", "atomic_add", "ok", None, ())
+    assert only(with_evidence(evidence(OLD), empty, atomic_add={"width": 1})).verdict is Verdict.REGRESSION
+
+
+def test_unmeasured_commits_between_are_counted_and_compared_across() -> None:
+    last = COMMITS[3]
+    finding = only(judged(at(OLD, PAIR), at(last, PAIR, atomic_add={"width": 1})))
+    assert (finding.before, finding.after, finding.unmeasured_commits) == (OLD, last, 2)
+    assert only(step(atomic_add={"width": 1})).unmeasured_commits == 0
+
+
+def test_neighbours_follow_the_order_of_commits_not_of_the_files() -> None:
+    third = COMMITS[2]
+    sides = [at(third, PAIR), at(OLD, PAIR), at(NEW, PAIR, atomic_add={"width": 1})]
+    found = [(f.before, f.after, f.verdict) for f in judged(*sides).findings]
+    assert found == [(OLD, NEW, Verdict.REGRESSION), (NEW, third, Verdict.IMPROVEMENT)]
+
+
+def test_the_id_stays_when_the_verdict_changes_and_differs_otherwise() -> None:
+    worse, better = (only(step(atomic_add={"width": width})) for width in (1, 8))
+    assert worse.verdict is not better.verdict
+    assert worse.id == better.id
+    elsewhere = only(judged(at(NEW, PAIR), at(COMMITS[2], PAIR, atomic_add={"width": 1})))
+    assert elsewhere.id != worse.id
+
+
+def test_targets_and_cases_do_not_mix() -> None:
+    def everywhere(commit: Commit, width: dict[tuple[object, str], float]) -> list[CodegenMeasurement]:
+        return [
+            measured(commit, variant, {"width": width.get((case, target), 4)}, case=case, target=target)
+            for case in (HD64, HD128)
+            for target in ("cuda:80", "cuda:90")
+            for variant in (["atomic_add"] if (case, target) in width else []) + ["inline_asm"]
+        ]
+
+    places = [(case, target) for case in (HD64, HD128) for target in ("cuda:80", "cuda:90")]
+    before = everywhere(OLD, dict.fromkeys(places, 4.0))
+    after = everywhere(NEW, dict.fromkeys(places, 4.0))
+    after = [
+        m
+        if (m.variant, m.case, m.target) != ("atomic_add", HD128, "cuda:80")
+        else measured(NEW, "atomic_add", {"width": 1}, case=HD128, target="cuda:80")
+        for m in after
+    ]
+    judgement = judged(before, after)
+    finding = only(judgement)
+    assert (finding.case, finding.target) == (HD128, "cuda:80")
+    ids = {f.id for f in judged(before, everywhere(NEW, dict.fromkeys(places, 1.0))).findings}
+    # inline_asm moved with atomic_add in this one, so every place has its finding.
+    assert len(ids) <= len(places)
