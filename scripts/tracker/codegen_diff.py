@@ -85,10 +85,9 @@ def judge_codegen(
     """
     judgement = Judgement()
     for step in _steps(measurements, commits):
-        everywhere = _moved_everywhere(step, policy)
         for candidate in sorted(v for v, role in roles.items() if role is Role.CANDIDATE):
             for reference in sorted(v for v, role in roles.items() if role is Role.REFERENCE):
-                finding = _judge_pair(step, candidate, reference, policy, everywhere, judgement.counts)
+                finding = _judge_pair(step, candidate, reference, policy, judgement.counts)
                 if finding is not None:
                     judgement.findings.append(finding)
     return judgement
@@ -121,14 +120,10 @@ def _moved(step: _Step, variant: str, policy: CodegenPolicy) -> list[Moved]:
     return fired
 
 
-def _moved_everywhere(step: _Step, policy: CodegenPolicy) -> set[tuple[str, int]]:
-    """(metric, direction) that every variant measured on both sides shows, controls included."""
-    shown = [
-        {(m.rule.metric, m.direction) for m in _moved(step, variant, policy)}
-        for variant in step.old
-        if variant in step.new and step.old[variant].status is OK and step.new[variant].status is OK
-    ]
-    return set.intersection(*shown) if shown else set()
+def _is_everywhere(moved: Moved, step: _Step) -> bool:
+    """Whether every variant measured on both sides moved alike, controls included."""
+    both = [v for v in step.old if _is_ok(step.old, v) and _is_ok(step.new, v)]
+    return not any(_is_alone(moved, step, variant) for variant in both)
 
 
 def _judge_pair(
@@ -136,7 +131,6 @@ def _judge_pair(
     candidate: str,
     reference: str,
     policy: CodegenPolicy,
-    everywhere: set[tuple[str, int]],
     counts: Counter[str],
 ) -> Finding | None:
     counts[COMPARED] += 1
@@ -152,16 +146,13 @@ def _judge_pair(
 
     of_candidate = _moved(step, candidate, policy)
     of_reference = _moved(step, reference, policy)
-    shared = {(m.rule.metric, m.direction) for m in of_candidate} & {
-        (m.rule.metric, m.direction) for m in of_reference
-    }
     own = [m for m in of_candidate if _is_alone(m, step, reference)]
     theirs = [m for m in of_reference if _is_alone(m, step, candidate)]
     if own:
         verdict = Verdict.REGRESSION if own[0].direction > 0 else Verdict.IMPROVEMENT
     elif theirs:
         verdict = Verdict.REFERENCE_MOVED
-    elif shared & everywhere:
+    elif any(_is_everywhere(m, step) for m in of_candidate):
         verdict = Verdict.COMPILER_WIDE
     elif of_candidate:
         # Both moved alike but the controls did not: the comparison stands still, the candidate does not.
@@ -191,7 +182,7 @@ def _is_alone(moved: Moved, step: _Step, other: str) -> bool:
     rule = moved.rule
     before, after = step.old[other].metrics.get(rule.metric), step.new[other].metrics.get(rule.metric)
     if before is None or after is None or rule.direction(before, after) != moved.direction:
-        if not rule.min_relative_change or not before or after is None:
+        if not rule.min_relative_change or not moved.before or not before or after is None:
             return True
         share, others = moved.after / moved.before - 1, after / before - 1
         return abs(share - others) >= rule.min_relative_change
@@ -214,7 +205,7 @@ def _lost_finding(step: _Step, candidate: str, reference: str, lost: list[str]) 
         measurement = step.new.get(variant)
         status = measurement.status.value if measurement else "not measured"
         message = measurement.evidence.message if measurement and measurement.evidence else None
-        first_line = (message or "no message in the evidence store").strip().splitlines()[0]
+        first_line = ((message or "").strip() or "no message in the evidence store").splitlines()[0]
         reasons.append(f"{variant} compiled at {step.before.label} and is {status} now: {first_line}.")
     return _finding(step, candidate, reference, Verdict.NO_VALID_DATA, None, [], " ".join(reasons))
 
@@ -236,7 +227,7 @@ def _first_changed_stage(step: _Step, variant: str) -> Stage | None:
     if old is None or new is None:
         return None
     for stage in Stage:
-        if [k.dq_path.get(stage) for k in old.kernels] != [k.dq_path.get(stage) for k in new.kernels]:
+        if old.dq_path(stage) != new.dq_path(stage):
             return stage
     return None
 
@@ -247,9 +238,7 @@ def _explain_stage(step: _Step, variant: str, stage: Stage | None) -> str:
         return "The evidence store has no texts for both sides, so the stage is unknown."
     if stage is None:
         return "dQ's path is the same in every stage: the change is elsewhere in the kernel."
-    gone, come = _path_difference(
-        old.kernels[0].dq_path.get(stage, {}), new.kernels[0].dq_path.get(stage, {})
-    )
+    gone, come = _path_difference(old.dq_path(stage), new.dq_path(stage))
     earlier = [s.value for s in Stage][: list(Stage).index(stage)]
     same = f"dQ's path is the same in {', '.join(earlier)}; it" if earlier else "dQ's path"
     return f"{same} first differs in {stage.value}: {gone or 'nothing'} became {come or 'nothing'}."

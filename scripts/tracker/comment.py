@@ -70,7 +70,7 @@ def _paths(group: FindingGroup, variant: str, history: History) -> list[dict[str
         return []
     stages = []
     for stage in Stage:
-        old, new = (_path_words(e.kernels[0].dq_path.get(stage, {})) for e in evidence if e is not None)
+        old, new = (_path_words(e.dq_path(stage)) for e in evidence if e is not None)
         stages.append({"stage": stage.value, "before": old, "after": new, "same": old == new})
     return [{"variant": variant, "case": str(case), "stages": stages}]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -115,6 +116,13 @@ class Evidence:
     def identity(self) -> tuple[str, ...]:
         """Kernel identities of its kernels; equal: the GPU is asked to do exactly the same."""
         return tuple(kernel.identity for kernel in self.kernels)
+
+    def dq_path(self, stage: Stage) -> dict[str, int]:
+        """dQ's path in one stage, over all kernels: in `two_pass` the second one makes dQ."""
+        counts: Counter[str] = Counter()
+        for kernel in self.kernels:
+            counts.update(kernel.dq_path.get(stage, {}))
+        return dict(counts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,9 @@ def codegen_measurements(results: CommitResults) -> list[CodegenMeasurement]:
             f"{results.path}: its benchmarks are of different runs; delete it and measure again"
         )
     if len(first.params) != len(_CODEGEN_PARAMS):
-        raise TrackerError(f"{results.path}: {len(first.params)} parameters, expected {_CODEGEN_PARAMS}; delete it")
+        raise TrackerError(
+            f"{results.path}: {len(first.params)} parameters, expected {_CODEGEN_PARAMS}; delete it"
+        )
     return [
         _codegen_measurement(
             results, first.version, words, {name: row.values[i] for name, row in rows.items()}
