@@ -12,6 +12,7 @@ VARIANTS = [variant.value for variant in Variant]
 HEAD_DIMS = [64, 128]
 CAUSAL = [True]
 DTYPES = ["fp16"]
+N_CTX = [2048, 4096, 8192, 16384, 32768]  # issue 4717's
 
 
 def target() -> str:

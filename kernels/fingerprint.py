@@ -1,4 +1,4 @@
-"""One hash of all that can change a code-generation result: asv's `version`, and a record's `fingerprint`.
+"""Hashes of all that can change a result: asv's `version` of each suite, and a record's `fingerprint`.
 
 asv's own version hashes the benchmark function only; an edit of a kernel would join two different
 kernels into one series. Comments and docstrings do not count, so they may be edited freely.
@@ -14,19 +14,17 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-# Everything between the Triton under test and a metric. asv.conf.json counts for the disassembler's pin.
-SOURCES = (
+# What makes a kernel; what makes metrics of it; what makes a time of it.
+KERNEL_SOURCES = (
     "variants.py",
     "launch_configs.py",
     "dq_accumulation.py",
     "attention_backward.py",
     "compat.py",
     "compile.py",
-    "disassemble.py",
-    "codegen.py",
-    "dq_path.py",
-    "record.py",
 )
+SOURCES = (*KERNEL_SOURCES, "disassemble.py", "codegen.py", "dq_path.py", "record.py")
+TIMING_SOURCES = (*KERNEL_SOURCES, "launch.py", "workload.py", "interleave.py")
 
 
 def strip_comments(source: str) -> str:
@@ -46,11 +44,20 @@ def strip_comments(source: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
-@cache
 def fingerprint() -> str:
-    """16 hex digits; equal on every machine and Python for the same sources."""
+    """Of code generation: 16 hex digits, equal on every machine and Python for the same sources."""
+    return _hash(SOURCES)
+
+
+def timing_fingerprint() -> str:
+    """Of GPU time, likewise: metrics of the text do not count, the session does."""
+    return _hash(TIMING_SOURCES)
+
+
+@cache
+def _hash(sources: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for name in SOURCES:
+    for name in sources:
         digest.update(f"{name}\n{strip_comments((_ROOT / 'kernels' / name).read_text())}\n".encode())
     return digest.hexdigest()[:16]
 
