@@ -21,6 +21,12 @@ from scripts.tracker.results import (
 )
 from scripts.tracker.store import EvidenceStore
 
+_STATUS_IN_STORE = {
+    MeasurementStatus.OK: "ok",
+    MeasurementStatus.SKIPPED: "unsupported",
+    MeasurementStatus.FAILED: "failed",
+}
+
 
 @dataclass(slots=True)
 class History:
@@ -67,8 +73,8 @@ def judge(history: History) -> Judgement:
             remedy = "; ".join(map(str, history.problems))
         raise TrackerError(f"nothing is measured yet: {remedy}")
     if not history.variants or not history.commits:
-        folder = "the results folder has no variants.json or commits.json"
-        raise TrackerError(f"{folder}, so roles and order are unknown: run make track again")
+        reason = "; ".join(map(str, history.problems)) or "run make track again"
+        raise TrackerError(f"roles and order are unknown without variants.json and commits.json: {reason}")
     roles = {variant: facts.role for variant, facts in history.variants.items()}
     return judge_codegen(history.measurements, history.commits, roles, read_policy().codegen)
 
@@ -119,7 +125,7 @@ def _attach(m: CodegenMeasurement, evidence: EvidenceStore, history: History) ->
         return m
     if record is None or record.fingerprint != m.version:
         return m
-    if (m.status is MeasurementStatus.OK) != (record.status == "ok"):
+    if record.status != _STATUS_IN_STORE[m.status]:
         history.problems.append(
             TrackerError(
                 f"asv says that {m.variant} at {history.label(m.commit)} is {m.status.value}, the evidence "

@@ -7,10 +7,12 @@ from scripts.tracker.codegen_diff import (
     ABSENT,
     COMPARED,
     IRRELEVANT,
-    NEW as MEASURED_FIRST,
     SAME_CODE,
     Judgement,
     judge_codegen,
+)
+from scripts.tracker.codegen_diff import (
+    NEW as MEASURED_FIRST,
 )
 from scripts.tracker.model import (
     CodegenMeasurement,
@@ -270,29 +272,24 @@ def test_the_id_stays_when_the_verdict_changes_and_differs_otherwise() -> None:
     assert elsewhere.id != worse.id
 
 
+PLACES = [(case, target) for case in (HD64, HD128) for target in ("cuda:80", "cuda:90")]
+
+
+def everywhere(commit: Commit, width: float) -> list[CodegenMeasurement]:
+    return [
+        measured(commit, variant, {"width": w}, case=case, target=target)
+        for case, target in PLACES
+        for variant, w in (("atomic_add", width), ("inline_asm", 4))
+    ]
+
+
 def test_targets_and_cases_do_not_mix() -> None:
-    places = [(case, target) for case in (HD64, HD128) for target in ("cuda:80", "cuda:90")]
-    before, after = (
-        [
-            measured(commit, variant, {"width": 4}, case=case, target=target)
-            for case, target in places
-            for variant in PAIR
-        ]
-        for commit in (OLD, NEW)
-    )
-    assert judged(before, after).findings == []
+    after = everywhere(NEW, 4)
     place = [(m.variant, m.case, m.target) for m in after].index(("atomic_add", HD128, "cuda:80"))
     after[place].metrics["width"] = 1
-    finding = only(judged(before, after))
+    finding = only(judged(everywhere(OLD, 4), after))
     assert (finding.case, finding.target) == (HD128, "cuda:80")
 
 
-def test_the_same_change_in_two_places_is_two_findings() -> None:
-    before, after = (
-        [m for target in ("cuda:80", "cuda:90") for case in (HD64, HD128) for m in side(case, target)]
-        for side in (
-            lambda c, t: [measured(OLD, v, {"width": 4}, case=c, target=t) for v in PAIR],
-            lambda c, t: [measured(NEW, v, PAIR["inline_asm"], case=c, target=t) for v in PAIR],
-        )
-    )
-    assert len({f.id for f in judged(before, after).findings}) == 4
+def test_the_same_change_in_four_places_is_four_findings() -> None:
+    assert len({f.id for f in judged(everywhere(OLD, 4), everywhere(NEW, 1)).findings}) == 4

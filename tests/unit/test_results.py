@@ -1,4 +1,4 @@
-"""asv's files: what was measured, skipped, refused and never measured stay four things, and damage is named."""
+"""asv's files: measured, skipped, refused and never measured stay four things, and damage is named."""
 
 import json
 from pathlib import Path
