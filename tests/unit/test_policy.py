@@ -1,0 +1,68 @@
+"""policy.toml: loads, and says which way is worse and how much matters."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.policy import POLICY_FILE, CodegenRule, read_policy
+
+
+def rule(worse: str, share: float = 0.0) -> CodegenRule:
+    return CodegenRule("registers", worse, False, share, "more", "fewer", "")  # type: ignore[arg-type]
+
+
+def test_the_shipped_policy_loads_in_order_of_weight() -> None:
+    metrics = [r.metric for r in read_policy().codegen.rule]
+    assert metrics[0] == "dq_vector_width"
+    assert len(set(metrics)) == len(metrics)
+    assert all(r.reason and r.worse_words != r.better_words for r in read_policy().codegen.rule)
+
+
+@pytest.mark.parametrize(
+    ("worse", "before", "after", "direction"),
+    [
+        ("higher", 1, 2, 1),
+        ("higher", 2, 1, -1),
+        ("lower", 1, 2, -1),
+        ("lower", 2, 1, 1),
+        ("lower", 2, 2, 0),
+        ("higher", 0, 1, 1),
+        ("higher", None, 1, 0),
+        ("higher", 1, None, 0),
+        ("higher", None, None, 0),
+    ],
+)
+def test_direction(worse: str, before: float | None, after: float | None, direction: int) -> None:
+    assert rule(worse).direction(before, after) == direction
+
+
+@pytest.mark.parametrize(("after", "direction"), [(109, 0), (110, 1), (91, 0), (90, -1), (111, 1), (100, 0)])
+def test_a_share_that_matters(after: float, direction: int) -> None:
+    assert rule("higher", 0.10).direction(100, after) == direction
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('worse = "lower"', 'worse = "slower"', "worse"),
+        ("min_relative_change = 0.10", "min_relative_change = true", "min_relative_change"),
+        ('metric = "gpu_fences"\n', "", "metric"),
+        ("[[codegen.rule]]", "[[codegen.rules]]", "rule"),
+        ("[[codegen.rule]]", "[[codegen.rule]", "line"),
+    ],
+)
+def test_a_damaged_policy_names_the_file_and_the_key(tmp_path: Path, old: str, new: str, words: str) -> None:
+    shipped = POLICY_FILE.read_text()
+    assert old in shipped
+    path = tmp_path / "policy.toml"
+    path.write_text(shipped.replace(old, new))
+    with pytest.raises(TrackerError, match=words) as caught:
+        read_policy(path)
+    assert str(path) in str(caught.value)
+    assert "restore it from git" in str(caught.value)
+
+
+def test_a_missing_policy_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrackerError, match=r"nothing\.toml"):
+        read_policy(tmp_path / "nothing.toml")
