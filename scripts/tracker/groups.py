@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -60,9 +61,13 @@ class FindingGroup:
 
     @property
     def slug(self) -> str:
-        """A file name for it."""
+        """A file name for it, its own even where labels are long or differ in odd characters only."""
         parts = (self.before.label, self.after.label, self.candidate, self.target.replace(":", "-"))
-        return "_".join("".join(c if c.isalnum() or c in ".-_" else "-" for c in part) for part in parts)
+        safe = ["".join(c if c.isascii() and (c.isalnum() or c in ".-_") else "-" for c in p) for p in parts]
+        name = "_".join(part[:40] for part in safe)
+        if tuple(part[:40] for part in safe) == parts:
+            return name
+        return f"{name}_{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:8]}"
 
     def changes_of(self, verdict: Verdict) -> list[ChangeRow]:
         """The changes behind a verdict, the candidate's first, in order of weight; cases side by side."""

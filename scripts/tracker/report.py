@@ -36,14 +36,14 @@ def print_table(console: Console, judgement: Judgement, history: History) -> Non
         console.print("No findings.")
         return
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Findings", title_justify="left")
-    table.add_column("Triton", no_wrap=True)
+    table.add_column("Triton", no_wrap=True, max_width=20)
     table.add_column("candidate, verdict, against what", ratio=2)
     table.add_column("what changed", ratio=3)
     for group in group_findings(judgement.findings):
         for verdict in group.verdicts:
             words = f"[{_STYLES.get(verdict, 'none')}]{VERDICT_WORDS[verdict]}[/]"
             table.add_row(
-                f"{group.before.label}\n{group.after.label}",
+                escape(f"{group.before.label}\n{group.after.label}"),
                 f"{group.candidate}: {words} against {', '.join(group.references_of(verdict))}"
                 f" ({group.cases_of(verdict)}, {group.target})",
                 _what_changed(group, verdict),

@@ -10,16 +10,22 @@ from typing import Any
 
 import zstandard
 
+from scripts.tracker.judge import History
 from scripts.tracker.model import (
     Case,
+    CodegenChange,
     CodegenMeasurement,
     Commit,
     Evidence,
+    Finding,
     Kernel,
     MeasurementStatus,
     Role,
+    Stage,
     VariantFacts,
+    Verdict,
 )
+from scripts.tracker.results import BuildFailure
 
 TARGET = "cuda:90"
 VERSION = "fingerprint-1"
@@ -165,3 +171,71 @@ def write_record(store: Path, record: dict[str, Any]) -> Path:
     path = folder / f"{record['variant']}.json"
     path.write_text(json.dumps(document, indent=1, sort_keys=True))
     return path
+
+
+def finding(
+    verdict: Verdict,
+    *changes: CodegenChange,
+    candidate: str = "atomic_add",
+    reference: str = "inline_asm",
+    before: Commit = OLD,
+    after: Commit = NEW,
+    case: Case = HD64,
+    unmeasured: int = 0,
+    explanation: str = "atomic_add: what changed, in words.",
+) -> Finding:
+    words = f"{candidate} {reference} {case} {before.label} {after.label}"
+    return Finding(
+        id=hashlib.sha256(words.encode()).hexdigest()[:12],
+        verdict=verdict,
+        evidence=("codegen",),
+        candidate=candidate,
+        reference=reference,
+        case=case,
+        target=TARGET,
+        before=before,
+        after=after,
+        first_changed_stage=Stage.LLIR,
+        codegen_changes=changes,
+        unmeasured_commits=unmeasured,
+        explanation=explanation,
+    )
+
+
+WIDER = CodegenChange("atomic_add", "dq_vector_width", 1, 4, "wider writes of dQ")
+NARROWER = CodegenChange("atomic_add", "dq_vector_width", 4, 1, "narrower writes of dQ")
+MORE_FENCES = CodegenChange("atomic_add", "gpu_fences", 0, 32, "more fences before the writes of dQ")
+THEIRS = CodegenChange("inline_asm", "dq_layout_conversions", 1, 0, "fewer layout conversions on dQ's path")
+LONGER = [CodegenChange(v, "main_loop_instructions", 500, 650, "a longer main loop") for v in FACTS]
+
+# One list of findings for each verdict that the judgement of generated code can give.
+FINDINGS = {
+    "regression": [
+        finding(Verdict.REGRESSION, NARROWER, MORE_FENCES),
+        finding(Verdict.REGRESSION, NARROWER, MORE_FENCES, reference="store"),
+        finding(Verdict.REGRESSION, NARROWER, case=HD128),
+    ],
+    "improvement": [finding(Verdict.IMPROVEMENT, WIDER, THEIRS, after=COMMITS[3], unmeasured=2)],
+    "reference_moved": [finding(Verdict.REFERENCE_MOVED, THEIRS)],
+    "compiler_wide": [finding(Verdict.COMPILER_WIDE, *LONGER[:2])],
+    "no_valid_data": [
+        finding(
+            Verdict.NO_VALID_DATA,
+            explanation="atomic_add compiled at 3.1.0 and is failed now: ptxas: boom.",
+        )
+    ],
+}
+
+
+def history() -> History:
+    """Two commits: one variant compiles, one is skipped, one fails; a third commit has no wheel."""
+    path = {**PATH, "llir": {"atom.add.f32": 32}, "ptx": {"atom.add.f32": 32}, "sass": {"REDG.F32": 32}}
+    measurements = [
+        measured(OLD, "atomic_add", {"dq_vector_width": 4, "registers": 255}, found=evidence(OLD)),
+        measured(NEW, "atomic_add", {"dq_vector_width": 1, "registers": 255}, found=evidence(NEW, path=path)),
+        measured(NEW, "inline_asm", {"dq_vector_width": 1}),
+        measured(NEW, "store", status=MeasurementStatus.SKIPPED),
+        measured(NEW, "none", status=MeasurementStatus.FAILED),
+    ]
+    failures = {TARGET: {COMMITS[2].commit: BuildFailure("no wheel of triton==3.3.0", False)}}
+    return History(list(COMMITS), measurements, failures, dict(FACTS))

@@ -1,0 +1,54 @@
+"""Errors end as one line and a status; a traceback is for bugs alone."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from scripts.tracker.errors import TrackerError, run_command
+
+
+def run(error: BaseException) -> int:
+    def main() -> int:
+        raise error
+
+    return run_command(main)
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_a_commands_own_status_is_kept(status: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(lambda: status) == status
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_the_user_can_mend_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(TrackerError("x.json: cut short; delete it")) == 2
+    assert capsys.readouterr() == ("", "error: x.json: cut short; delete it\n")
+
+
+def test_an_error_of_the_system_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = tmp_path / "missing.toml"
+    assert run_command(lambda: len(missing.read_bytes())) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {missing}: No such file")
+    assert err.count("\n") == 1
+
+
+def test_an_error_of_the_system_without_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(OSError(errno.ENOSPC, "No space left on device")) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: No space left on device; nothing already measured is lost"
+    )
+    assert run(OSError("odd")) == 2
+    assert "error: odd" in capsys.readouterr().err
+
+
+def test_an_interrupt_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(KeyboardInterrupt()) == 130
+    assert "run the same command to go on" in capsys.readouterr().err
+
+
+def test_a_bug_stays_a_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(ZeroDivisionError())
