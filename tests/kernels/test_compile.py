@@ -240,7 +240,10 @@ def test_identity_sees_another_launch_or_tile(
     records: dict[str, dict[str, Any]], writer: EvidenceWriter
 ) -> None:
     spec = spec_of(Variant.STORE)
-    changed = [replace(spec, num_warps=4), spec_of(Variant.STORE, BLOCK_M1=CONFIG.block_m // 2)]
+    changed = [
+        replace(spec, num_warps=2 * spec.num_warps),
+        spec_of(Variant.STORE, BLOCK_M1=CONFIG.block_m // 2),
+    ]
     with ThreadPoolExecutor(max_workers=2) as pool:
         compiled = list(pool.map(lambda s: identity(compile_fresh(s, "cuda:90")), changed))
     assert len({recorded_identity(writer, records["store"]), *compiled}) == 3
