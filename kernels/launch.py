@@ -76,7 +76,7 @@ class LoadedKernel:
     kernel: Kernel
     code: ObjectCode  # owns the kernel's memory
     launch: dict[str, Any]
-    signature: dict[str, str]
+    signature: list[list[str]]  # [name, type] of the run-time arguments, in order
 
     @classmethod
     def load(cls, gpu: Gpu, cubin: bytes, entry: dict[str, Any]) -> LoadedKernel:
@@ -114,7 +114,7 @@ class LoadedKernel:
         """
         grid = (rows // self.launch["rows_per_program"], heads, 1)
         values: list[Any] = []
-        for name, kind in self.signature.items():
+        for name, kind in self.signature:
             value = arguments[name]
             values.append(value if kind.startswith("*") else _SCALARS[kind](value))
         owned = []

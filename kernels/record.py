@@ -141,7 +141,8 @@ def _kernel_entry(
     return {
         "role": spec.role,
         "identity": codegen.kernel_identity(sass, launch),
-        "signature": spec.signature,
+        # A list: the order is the kernel's, and JSON objects are written with sorted keys.
+        "signature": list(spec.signature.items()),
         "constexprs": spec.constexprs,
         "launch": launch,
         "durations_s": compiled.durations_s,

@@ -40,7 +40,7 @@ def release_of(source: Path, commit: str) -> str:
             "source is not supported yet",
             transient=False,
         ) from None
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise BuildError(f"{path}: not a release ({error}); delete .cache/releases.git", False) from error
 
 

@@ -149,9 +149,12 @@ def write_history(repository: Path, cache: Path) -> dict[str, str]:
         key=lambda release: (release.date, Version(release.version)),
     )
     if not (repository / "HEAD").exists():
-        _git("init", "--quiet", "--bare", "--initial-branch=main", str(repository))
-    _git("-C", str(repository), "fast-import", "--quiet", "--force", text=_fast_import(releases))
-    log = _git("-C", str(repository), "log", "--reverse", "--format=%H %s", "main")
+        # The format is named because a user's settings may have another default, and so other hashes.
+        _git("init", "--quiet", "--bare", "--initial-branch=main", "--object-format=sha1", str(repository))
+    # Never by -C: inside a git hook GIT_DIR names another repository, and would win.
+    here = f"--git-dir={repository}"
+    _git(here, "fast-import", "--quiet", "--force", text=_fast_import(releases))
+    log = _git(here, "log", "--reverse", "--format=%H %s", "main")
     return {line.split()[-1]: line.split()[0] for line in log.splitlines()}
 
 
