@@ -1,12 +1,13 @@
 """The fingerprint changes with what can change a result, and with nothing else."""
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kernels import fingerprint as module
-from kernels.fingerprint import SOURCES, fingerprint, strip_comments
+from kernels.fingerprint import SOURCES, TIMING_SOURCES, fingerprint, strip_comments, timing_fingerprint
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 # Imported on the way to a record, but without influence on what it says: where it is kept, this hash.
@@ -70,23 +71,28 @@ def test_what_is_left_is_the_same_program() -> None:
     assert compared > len(SOURCES) / 2
 
 
-def fingerprint_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(module, "_ROOT", folder)
-    return fingerprint.__wrapped__()
-
-
-def test_each_source_counts_and_its_comments_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("sources", "current"),
+    [(SOURCES, fingerprint), (TIMING_SOURCES, timing_fingerprint)],
+    ids=["code", "time"],
+)
+def test_each_source_counts_and_its_comments_do_not(
+    sources: tuple[str, ...], current: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = current()
     (tmp_path / "kernels").mkdir()
-    for name in SOURCES:
+    for name in sources:
         (tmp_path / "kernels" / name).write_text((KERNELS / name).read_text())
-    assert fingerprint_of(tmp_path, monkeypatch) == fingerprint()
-    for name in SOURCES:
+    monkeypatch.setattr(module, "_ROOT", tmp_path)
+    uncached = module._hash.__wrapped__
+    assert uncached(sources) == expected
+    for name in sources:
         copy = tmp_path / "kernels" / name
         source = copy.read_text()
         copy.write_text("# a comment\n" + source)
-        assert fingerprint_of(tmp_path, monkeypatch) == fingerprint(), name
+        assert uncached(sources) == expected, name
         copy.write_text(source + "\nX = 1\n")
-        assert fingerprint_of(tmp_path, monkeypatch) != fingerprint(), name
+        assert uncached(sources) != expected, name
         copy.write_text(source)
 
 
@@ -111,6 +117,7 @@ def test_all_that_a_result_passes_through_is_listed() -> None:
     assert reached - NOT_COUNTED == set(SOURCES)
 
 
-def test_sources_exist_once() -> None:
-    assert all((KERNELS / name).is_file() for name in SOURCES)
-    assert len(set(SOURCES)) == len(SOURCES)
+@pytest.mark.parametrize("sources", [SOURCES, TIMING_SOURCES], ids=["code", "time"])
+def test_sources_exist_once(sources: tuple[str, ...]) -> None:
+    assert all((KERNELS / name).is_file() for name in sources)
+    assert len(set(sources)) == len(sources)
