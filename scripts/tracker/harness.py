@@ -112,7 +112,7 @@ def is_complete(results: CommitResults, suite: Suite, evidence: EvidenceStore) -
             record = evidence.load(
                 measurement.target, measurement.commit, measurement.case, measurement.variant
             )
-            if record is None or record.status != "failed":
+            if record is None or (record.status, record.fingerprint) != ("failed", suite.version):
                 return False
     return True
 
@@ -191,8 +191,9 @@ class AsvHarness:
         command = [sys.executable, "-m", "asv", "run", f"{commit}^!", "--config", str(self._config),
                    "--machine", self.machine, "--launch-method", "forkserver", "--show-stderr",
                    "--bench", r"^codegen\."]  # fmt: skip
+        # Inside a git hook GIT_DIR names another repository, and asv would check commits out there.
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
             "ATOMWATCH_TARGET": self.target,
             "ATOMWATCH_EVIDENCE": str(self.workspace.evidence.root),
             "ATOMWATCH_WHEELHOUSE": str(self.workspace.cache / "wheelhouse"),

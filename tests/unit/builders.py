@@ -10,6 +10,7 @@ from typing import Any
 
 import zstandard
 
+from scripts.tracker.harness import Suite
 from scripts.tracker.judge import History
 from scripts.tracker.model import (
     Case,
@@ -52,6 +53,16 @@ PATH = {
     "ptx": {"atom.add.v4.f32": 8},
     "sass": {"REDG.F32x4": 8},
 }
+
+# A suite of one variant and two metrics, and what asv says of it when all went well.
+TABLE: dict[str, dict[str, float | None]] = {"atomic_add": {"dq_writes": 8.0, "registers": 255.0}}
+SUITE = Suite(
+    version=VERSION,
+    benchmarks=[f"codegen.CodeGeneration.track_{name}" for name in TABLE["atomic_add"]],
+    params=[["'atomic_add'"], ["64"], ["True"], ["'fp16'"], ["'cuda:90'"]],
+    records=1,
+    variants={"atomic_add": FACTS["atomic_add"]},
+)
 
 
 def evidence(

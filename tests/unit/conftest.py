@@ -19,3 +19,10 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), "read the difference; if it is meant: pytest --update-golden"
 
     return compare
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """asv's list of machines, in a home of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / ".asv-machine.json"
