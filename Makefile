@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3 python3.13 python3.14; 
 RELEASES ?=
 TARGETS ?= cuda:90
 # Environment of the kernel tests: the Triton that the interpreter tests run, as in an asv environment.
-TEST_TRITON ?= 3.6.0
+TEST_TRITON ?= 3.8.0
 
 .PHONY: track test test-fast lint report clean
 

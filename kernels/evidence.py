@@ -77,7 +77,8 @@ class EvidenceWriter:
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
         stored = all((self.root / "objects" / d[:2] / f"{d}.zst").exists() for d in objects)
-        return record if intact and stored and record.get("fingerprint") == fingerprint else None
+        current = record.get("fingerprint") == fingerprint and record.get("schema") == SCHEMA
+        return record if intact and stored and current else None
 
 
 def read_record(path: Path) -> dict[str, Any]:

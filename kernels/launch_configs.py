@@ -26,12 +26,12 @@ class LaunchConfig:
 
 
 # Keyed by head_dim. Tuned once, on one H200 with cubins of Triton 3.9.0 (atomic_add_relaxed, descriptor_add
-# and inline_asm_v2 over 48 configurations, n_ctx 2048, 8192 and 32768, causal fp16): among the fastest over
-# all three, and without register spills in any variant at 3.1.0, 3.3.1, 3.6.0 and 3.9.0 (but for 2 in
-# none_keep_dq at 3.3.1). A spill is the register allocator's whim, and would hide what is watched here:
-# configurations with spills were up to 10 % faster at head_dim 64 and up to 30 % at 128.
+# and inline_asm_v2 over 48 configurations, n_ctx 2048, 8192 and 32768, causal fp16): the fastest with 128
+# rows of K a program (64 rows double the traffic to dQ, and scalar atomics then hide everything else) and
+# without register spills. A spill is the register allocator's whim, and would hide what is watched here:
+# configurations with spills were up to 13 % faster at head_dim 64 and 30 % at 128.
 BACKWARD = {
-    64: LaunchConfig(block_m=64, block_n=64, num_warps=4, num_stages=3),
+    64: LaunchConfig(block_m=64, block_n=128, num_warps=8, num_stages=3),
     128: LaunchConfig(block_m=32, block_n=128, num_warps=8, num_stages=3),
 }
 # Not tuned: the second pass of two_pass and the forward, which no figure compares.

@@ -143,6 +143,23 @@ class CodegenMeasurement:
 
 
 @dataclass(frozen=True, slots=True)
+class TimingMeasurement:
+    """GPU time of one variant, case and commit: valid samples in seconds, in block order.
+
+    ``session``: samples of one session may be paired block by block. ``machine``: asv's name of the epoch.
+    """
+
+    commit: str
+    variant: str
+    case: Case
+    status: MeasurementStatus
+    session: str
+    samples_s: tuple[float, ...]
+    version: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
 class CodegenChange:
     """One metric of ``variant`` (the finding's candidate or reference) before and after, in words."""
 

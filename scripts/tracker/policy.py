@@ -38,10 +38,19 @@ class CodegenPolicy(msgspec.Struct, frozen=True):
     rule: tuple[CodegenRule, ...]
 
 
+class TimingPolicy(msgspec.Struct, frozen=True):
+    """When a change of GPU time counts. Spreads and changes are shares (0.01 is 1 %)."""
+
+    min_blocks: int
+    session_spread: float
+    min_relative_change: float
+
+
 class Policy(msgspec.Struct, frozen=True):
     """All of policy.toml."""
 
     codegen: CodegenPolicy
+    timing: TimingPolicy
 
 
 def read_policy(path: Path = POLICY_FILE) -> Policy:

@@ -19,9 +19,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementStatus, VariantFacts
+from scripts.tracker.model import (
+    Case,
+    CodegenMeasurement,
+    Commit,
+    MeasurementStatus,
+    TimingMeasurement,
+    VariantFacts,
+)
 
 CODEGEN_BENCHMARK = "codegen.CodeGeneration.track_"
+TIMING_BENCHMARK = "attention_backward.AttentionBackward.track_kernel"
+_TIMING_PARAMS = ("variant", "n_ctx", "head_dim", "causal", "dtype")
 _CODEGEN_PARAMS = ("variant", "head_dim", "causal", "dtype", "target")
 _ASV_RESULT_API = 2
 _HASH = re.compile(r"[0-9a-f]{8,64}")
@@ -33,11 +42,13 @@ _T = TypeVar("_T")
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """One benchmark's row for one commit. ``values``: flat, in the order of the product of ``params``;
-    NaN is skipped, None is failed (asv's own convention)."""
+    NaN is skipped, None is failed (asv's own convention). ``samples``: likewise, None without."""
 
     params: tuple[tuple[str, ...], ...]
     values: tuple[float | None, ...]
     version: str
+    samples: tuple[tuple[float, ...] | None, ...]
+    started_at: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,11 @@ def _read_row(row: dict[str, Any]) -> Benchmark:
     for value in values:
         if value is not None and not _is_number(value):
             raise ValueError(f"a result that is no number: {value!r:.40}")
-    return Benchmark(params, tuple(values), str(row.get("version")))
+    samples = msgspec.convert(row.get("samples") or [None] * count, list[tuple[float, ...] | None])
+    if len(samples) != count:
+        raise ValueError(f"{len(samples)} rows of samples for {count} parameters")
+    started_at = msgspec.convert(row.get("started_at"), int | None)
+    return Benchmark(params, tuple(values), str(row.get("version")), tuple(samples), started_at)
 
 
 def _is_number(value: object) -> bool:
@@ -187,6 +202,43 @@ def _codegen_measurement(
         status=status,
         metrics=metrics if status is MeasurementStatus.OK else {},
         version=version,
+    )
+
+
+def timing_measurements(results: CommitResults) -> list[TimingMeasurement]:
+    """A measurement of GPU time for each case of the kernel series. Raises TrackerError like the above."""
+    row = results.benchmarks.get(TIMING_BENCHMARK)
+    if row is None:
+        return []
+    if len(row.params) != len(_TIMING_PARAMS):
+        raise TrackerError(f"{results.path}: {len(row.params)} parameters, expected {_TIMING_PARAMS}")
+    return [
+        _timing_measurement(results, row, words, row.values[i], row.samples[i])
+        for i, words in enumerate(itertools.product(*row.params))
+    ]
+
+
+def _timing_measurement(
+    results: CommitResults,
+    row: Benchmark,
+    words: tuple[str, ...],
+    value: float | None,
+    samples: tuple[float, ...] | None,
+) -> TimingMeasurement:
+    try:
+        variant, n_ctx, head_dim, causal, dtype = map(ast.literal_eval, words)
+        case = Case(int(head_dim), bool(causal), str(dtype), int(n_ctx))
+    except (ValueError, SyntaxError) as error:
+        raise TrackerError(f"{results.path}: parameters {words} are not Python literals") from error
+    if value is None:
+        status = MeasurementStatus.FAILED
+    else:
+        status = MeasurementStatus.SKIPPED if math.isnan(value) else MeasurementStatus.OK
+    if status is MeasurementStatus.OK and not (samples and all(0 < s < math.inf for s in samples)):
+        raise TrackerError(f"{results.path}: {words} has a time but no samples above zero: measure again")
+    session = f"{results.machine} {row.started_at}"
+    return TimingMeasurement(
+        results.commit, str(variant), case, status, session, samples or (), row.version, results.machine
     )
 
 
