@@ -228,7 +228,10 @@ def test_a_change_off_dqs_path_is_said_to_be_elsewhere() -> None:
 def test_a_change_in_the_second_kernel_is_told_too() -> None:
     sides = []
     for commit, ptx in ((OLD, {"st.v4": 8}), (NEW, {"st": 32})):
-        kernels = (Kernel("backward", "a", {}, {}), Kernel("backward_dq", "b", {"ptx": ptx}, {}))
+        kernels = (
+            Kernel("backward", "a", {"ptx": {"red": 1}}, {}),
+            Kernel("backward_dq", "b", {"ptx": ptx}, {}),
+        )
         found = Evidence(commit.commit, commit.label, "v", "inline_asm", "ok", None, kernels)
         reference = measured(commit, "inline_asm", {"width": 4 if commit is OLD else 1}, found=found)
         sides.append([at(commit, PAIR)[0], reference])

@@ -31,6 +31,7 @@ from scripts.tracker.harness import (
     AsvHarness,
     Workspace,
 )
+from scripts.tracker.model import Commit
 from scripts.tracker.results import BuildFailure
 
 REAL = Path(__file__).resolve().parents[2] / "asv.conf.json"
@@ -149,7 +150,11 @@ def test_an_incomplete_result_does_not_replace_a_good_one(runner: Runner, docume
 
 
 def test_a_result_of_a_commit_that_shares_eight_digits_is_not_taken(runner: Runner) -> None:
-    twin = type(OLD)(OLD.commit[:8] + "f" * 32, "twin")
+    twin = Commit(OLD.commit[:8] + "f" * 32, "twin")
+    write_asv(runner.workspace.results, asv_document(twin, TABLE))
+    assert runner.harness.existing(twin.commit) is not None
+    assert runner.harness.existing(OLD.commit) is None
+    shutil.rmtree(runner.workspace.results)
     runner.asv_will_write(asv_document(twin, TABLE))
     assert runner.measure() is not None
     assert runner.published == []

@@ -205,11 +205,12 @@ def test_a_second_time_changes_nothing(repository: Path, tmp_path: Path) -> None
 def test_a_new_release_stands_at_the_end_and_changes_no_hash(tmp_path: Path) -> None:
     before = write_history(tmp_path / "r.git", tmp_path)
     newest = known_releases()[-1].date + datetime.timedelta(days=30)
-    (tmp_path / "seen-releases.json").write_text(json.dumps([["9.9.0", newest.isoformat(), 300]]))
+    (tmp_path / "seen-releases.json").write_text(json.dumps([["3.8.1", newest.isoformat(), 300]]))
     after = write_history(tmp_path / "r.git", tmp_path)
-    assert list(after) == [*KNOWN, "9.9.0"]
+    # A patch of an older minor release is newer all the same.
+    assert list(after) == [*KNOWN, "3.8.1"]
     assert {version: after[version] for version in KNOWN} == before
-    assert "v9.9.0" in git(tmp_path / "r.git", "tag")
+    assert "v3.8.1" in git(tmp_path / "r.git", "tag")
 
 
 def test_a_longer_shipped_list_keeps_the_hashes(

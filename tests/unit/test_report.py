@@ -57,6 +57,12 @@ def test_json_values() -> None:
     }  # fmt: skip
 
 
+def test_json_never_holds_what_json_has_no_word_for() -> None:
+    endless = finding(Verdict.REGRESSION, replace(NARROWER, after=float("inf")))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        findings_json(Judgement([endless]))
+
+
 def test_no_findings_is_an_empty_list_in_json() -> None:
     assert json.loads(findings_json(Judgement())) == {"schema": 1, "findings": []}
 
@@ -172,11 +178,12 @@ def test_the_page_marks_only_what_differs_from_the_last_value() -> None:
     past = history()
     past.measurements = [
         measured(commit, "atomic_add", {"width": width, "registers": 255})
-        for commit, width in zip(past.commits, (4.0, None, 4.0, 1.0), strict=True)
+        for commit, width in zip(past.commits, (4.0, None, 1.0, 1.0), strict=True)
     ]
     html = render_html(Judgement(), past)
     row = html[html.index("<td>width</td>") : html.index("<td>registers</td>")]
-    assert row.count('<td class="number">4</td>') == 2
+    assert row.count('<td class="number">4</td>') == 1
     assert row.count('<td class="number">n/a</td>') == 1
     assert row.count('<td class="number changed">1</td>') == 1
+    assert row.count('<td class="number">1</td>') == 1
     assert "None." in html[html.index("Findings</h2>") :][:100]
