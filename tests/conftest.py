@@ -1,4 +1,4 @@
-"""Options of all tests. Standard library and pytest only: the kernel tests have an environment of their own."""
+"""Options of all tests. Standard library and pytest only: kernel tests have an environment of their own."""
 
 import pytest
 

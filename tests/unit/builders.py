@@ -249,4 +249,4 @@ def history() -> History:
         measured(NEW, "none", status=MeasurementStatus.FAILED),
     ]
     failures = {TARGET: {COMMITS[2].commit: BuildFailure("no wheel of triton==3.3.0", False)}}
-    return History(list(COMMITS), measurements, failures, dict(FACTS))
+    return History(commits=list(COMMITS), measurements=measurements, failures=failures, variants=dict(FACTS))

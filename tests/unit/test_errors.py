@@ -1,11 +1,22 @@
 """Errors end as one line and a status; a traceback is for bugs alone."""
 
 import errno
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scripts.tracker.errors import TrackerError, run_command
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """A command sets how its process ends; this process goes on."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def run(error: BaseException) -> int:
@@ -47,6 +58,12 @@ def test_an_error_of_the_system_without_a_file(capsys: pytest.CaptureFixture[str
 def test_an_interrupt_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(KeyboardInterrupt()) == 130
     assert "run the same command to go on" in capsys.readouterr().err
+
+
+def test_a_cancelled_job_ends_as_an_interrupted_one(capsys: pytest.CaptureFixture[str]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that a failure does not end the tests
+    assert run_command(lambda: os.kill(os.getpid(), signal.SIGTERM) or 0) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 def test_a_bug_stays_a_traceback() -> None:
