@@ -262,12 +262,8 @@ def _finding(
     changes: list[CodegenChange],
     explanation: str,
 ) -> Finding:
-    # Without the verdict: when it changes, it is still the same finding, to be edited in place.
-    identity = "|".join(
-        ("codegen", candidate, reference, str(step.case), step.target, step.before.commit, step.after.commit)
-    )
     return Finding(
-        id=hashlib.sha256(identity.encode()).hexdigest()[:12],
+        id=finding_id("codegen", candidate, reference, step.case, step.target, step.before, step.after),
         verdict=verdict,
         evidence=("codegen",),
         candidate=candidate,
@@ -281,3 +277,12 @@ def _finding(
         unmeasured_commits=step.unmeasured,
         explanation=explanation,
     )
+
+
+def finding_id(
+    kind: str, candidate: str, reference: str, case: Case, target: str, before: Commit, after: Commit
+) -> str:
+    """Stable over runs and machines. The verdict is not in it: when that changes, it is still the same
+    finding, to be edited in place."""
+    identity = "|".join((kind, candidate, reference, str(case), target, before.commit, after.commit))
+    return hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -14,7 +15,11 @@ class TrackerError(Exception):
 
 
 def run_command(main: Callable[[], int]) -> int:
-    """Run a command's main; the only place that turns errors into messages and exit statuses."""
+    """Run a command's main; the only place that turns errors into messages and exit statuses.
+
+    SIGTERM (a job that is cancelled) counts as an interrupt, so that what was started is stopped too.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return main()
     except TrackerError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scripts.tracker.model import Case, Commit, Finding, Verdict
 
@@ -75,10 +75,26 @@ class FindingGroup:
         for finding in self.of(verdict):
             for c in finding.codegen_changes:
                 values = f"{c.before:g} -> {c.after:g}"
-                rows.setdefault((c.variant, c.metric, c.meaning), {})[finding.case] = values
-        cases = {f.case for f in self.of(verdict)}
+                # Code does not depend on n_ctx: the lengths that were timed share it.
+                case = replace(finding.case, n_ctx=None)
+                rows.setdefault((c.variant, c.metric, c.meaning), {})[case] = values
+        cases = {replace(f.case, n_ctx=None) for f in self.of(verdict)}
+        times = [row for r in self.references_of(verdict) if (row := self._time_row(verdict, r))]
         ordered = sorted(rows.items(), key=lambda row: row[0][0] != self.candidate)
-        return [ChangeRow(*key, _side_by_side(values, cases)) for key, values in ordered]
+        return times + [ChangeRow(*key, _side_by_side(values, cases)) for key, values in ordered]
+
+    def _time_row(self, verdict: Verdict, reference: str) -> ChangeRow | None:
+        """GPU time over one reference, at the case where it moved most; None if none was timed."""
+        timed = [f for f in self.of(verdict) if f.reference == reference and f.change is not None]
+        if not timed:
+            return None
+        worst = max(timed, key=lambda f: abs(f.change or 0.0))
+        low, high = worst.interval or (0.0, 0.0)
+        values = (
+            f"{worst.ratio_before:.3f} -> {worst.ratio_after:.3f} ({worst.change:+.1%}, 95 % {low:+.1%} to "
+            f"{high:+.1%}; head_dim {worst.case.head_dim}, n_ctx {worst.case.n_ctx}, of {len(timed)})"
+        )
+        return ChangeRow(self.candidate, f"GPU time over {reference}", "GPU time", values)
 
     def of(self, verdict: Verdict) -> list[Finding]:
         return [f for f in self.findings if f.verdict is verdict]
@@ -114,11 +130,13 @@ def _differ_by_head_dim(cases: Collection[Case]) -> bool:
 
 
 def name_cases(cases: list[Case]) -> str:
-    """Cases in few words: head dimensions alone where the rest is the same."""
-    if _differ_by_head_dim(cases) and len(cases) > 1:
-        first = str(cases[0]).split(", ", 1)[1]
-        return f"head_dim {', '.join(str(c.head_dim) for c in cases)}, {first}"
-    return "; ".join(map(str, cases))
+    """Cases in few words: what all share is said once."""
+    if len({(c.causal, c.dtype) for c in cases}) > 1 or len(cases) == 1:
+        return "; ".join(map(str, cases))
+    head_dims = ", ".join(map(str, sorted({c.head_dim for c in cases})))
+    lengths = ", ".join(map(str, sorted({c.n_ctx for c in cases if c.n_ctx is not None})))
+    shared = f"{'causal' if cases[0].causal else 'full'}, {cases[0].dtype}"
+    return f"head_dim {head_dims}, {shared}" + (f", n_ctx {lengths}" if lengths else "")
 
 
 def group_findings(findings: list[Finding]) -> list[FindingGroup]:

@@ -5,27 +5,42 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from scripts.tracker.codegen_diff import Judgement, judge_codegen
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Workspace
-from scripts.tracker.model import CodegenMeasurement, Commit, MeasurementStatus, VariantFacts
+from scripts.tracker.model import (
+    CodegenMeasurement,
+    Commit,
+    MeasurementStatus,
+    TimingMeasurement,
+    VariantFacts,
+)
 from scripts.tracker.policy import read_policy
 from scripts.tracker.results import (
     BuildFailure,
+    CommitResults,
     codegen_measurements,
     read_commits,
     read_failures,
     read_results,
     read_variants,
+    timing_measurements,
 )
 from scripts.tracker.store import EvidenceStore
+from scripts.tracker.timing_diff import judge_timing
 
 _STATUS_IN_STORE = {
     MeasurementStatus.OK: "ok",
     MeasurementStatus.SKIPPED: "unsupported",
     MeasurementStatus.FAILED: "failed",
 }
+
+
+# The only kind of GPU that times are taken on so far.
+TIMED_TARGET = "cuda:90"
+_M = TypeVar("_M", CodegenMeasurement, TimingMeasurement)
 
 
 @dataclass(slots=True)
@@ -38,6 +53,7 @@ class History:
 
     commits: list[Commit] = field(default_factory=list)
     measurements: list[CodegenMeasurement] = field(default_factory=list)
+    timings: list[TimingMeasurement] = field(default_factory=list)
     failures: dict[str, dict[str, BuildFailure]] = field(default_factory=dict)
     variants: dict[str, VariantFacts] = field(default_factory=dict)
     problems: list[TrackerError] = field(default_factory=list)
@@ -51,15 +67,25 @@ class History:
 def load_history(workspace: Workspace) -> History:
     """Read local and recorded results, with their evidence. Local results stand before recorded ones."""
     history = History()
-    found: dict[tuple[str, str, object, str], CodegenMeasurement] = {}
+    measurements: dict[object, CodegenMeasurement] = {}
+    timings: dict[object, TimingMeasurement] = {}
     for root in (workspace.results, workspace.recorded):
-        _load_folder(root, history, found)
-    _keep_one_version(list(found.values()), history)
+        for results in _load_folder(root, history):
+            try:
+                for m in codegen_measurements(results):
+                    measurements.setdefault((m.commit, m.variant, m.case, m.target), m)
+                for t in timing_measurements(results):
+                    timings.setdefault((t.commit, t.variant, t.case, t.machine), t)
+            except TrackerError as error:
+                history.problems.append(error)
+    history.timings = _of_one_version(list(timings.values()), history)
     history.measurements = [
-        _attach(measurement, workspace.evidence, history) for measurement in history.measurements
+        _attach(measurement, workspace.evidence, history)
+        for measurement in _of_one_version(list(measurements.values()), history)
     ]
     ordered = {c.commit for c in history.commits}
-    strays = sorted({m.commit[:10] for m in history.measurements if m.commit not in ordered})
+    found = [m.commit for m in history.measurements] + [t.commit for t in history.timings]
+    strays = sorted({commit[:10] for commit in found if commit not in ordered})
     if strays:
         history.notes.append(f"not in the history of commits, so not compared: {', '.join(strays)}")
     return history
@@ -67,7 +93,7 @@ def load_history(workspace: Workspace) -> History:
 
 def judge(history: History) -> Judgement:
     """Findings of everything measured. Raises TrackerError if there is nothing to judge."""
-    if not history.measurements:
+    if not history.measurements and not history.timings:
         remedy = "run make track first"
         if history.problems:
             remedy = "; ".join(map(str, history.problems))
@@ -76,12 +102,13 @@ def judge(history: History) -> Judgement:
         reason = "; ".join(map(str, history.problems)) or "run make track again"
         raise TrackerError(f"roles and order are unknown without variants.json and commits.json: {reason}")
     roles = {variant: facts.role for variant, facts in history.variants.items()}
-    return judge_codegen(history.measurements, history.commits, roles, read_policy().codegen)
+    policy = read_policy()
+    of_code = judge_codegen(history.measurements, history.commits, roles, policy.codegen)
+    return judge_timing(history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code)
 
 
-def _load_folder(
-    root: Path, history: History, found: dict[tuple[str, str, object, str], CodegenMeasurement]
-) -> None:
+def _load_folder(root: Path, history: History) -> list[CommitResults]:
+    """The readable results of a folder; its lists and its problems go into the history."""
     try:
         known = {c.commit for c in history.commits}
         history.commits += [c for c in read_commits(root) if c.commit not in known]
@@ -92,29 +119,24 @@ def _load_folder(
         history.problems.append(error)
     results, errors = read_results(root)
     history.problems += errors
-    for commit_results in results:
-        try:
-            for m in codegen_measurements(commit_results):
-                found.setdefault((m.commit, m.variant, m.case, m.target), m)
-        except TrackerError as error:
-            history.problems.append(error)
+    return results
 
 
-def _keep_one_version(measurements: list[CodegenMeasurement], history: History) -> None:
-    """Keep the version (fingerprint of kernels and metrics) that most commits have: another is another
+def _of_one_version(measurements: list[_M], history: History) -> list[_M]:
+    """Keep the version (fingerprint of kernels and method) that most commits have: another is another
     kernel, and a difference between the two is not Triton's."""
     commits_by_version: dict[str, set[str]] = {}
     for m in measurements:
         commits_by_version.setdefault(m.version, set()).add(m.commit)
     if not commits_by_version:
-        return
+        return []
     kept = max(commits_by_version, key=lambda version: (len(commits_by_version[version]), version))
-    history.measurements = [m for m in measurements if m.version == kept]
     left_out = Counter({v: len(c) for v, c in commits_by_version.items() if v != kept})
     history.notes += [
         f"{n} commits were measured with other kernels (version {v}): not compared, make track renews them"
         for v, n in left_out.items()
     ]
+    return [m for m in measurements if m.version == kept]
 
 
 def _attach(m: CodegenMeasurement, evidence: EvidenceStore, history: History) -> CodegenMeasurement:
