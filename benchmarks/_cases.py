@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
+from typing import Any
 
 from kernels.compile import TARGETS, Case
-from kernels.variants import Variant
+from kernels.variants import FACTS, Variant
 
 VARIANTS = [variant.value for variant in Variant]
 HEAD_DIMS = [64, 128]
@@ -27,6 +29,22 @@ def evidence_root() -> Path:
     """The evidence store: ATOMWATCH_EVIDENCE, or .cache/evidence of this checkout."""
     default = Path(__file__).resolve().parent.parent / ".cache" / "evidence"
     return Path(os.environ.get("ATOMWATCH_EVIDENCE", default))
+
+
+def describe(suite: type) -> dict[str, Any]:
+    """What a complete result of a suite has; `python -m benchmarks.NAME` prints it for the judging half."""
+    tracks = [name for name in vars(suite) if name.startswith("track_")]
+    module = Path(inspect.getfile(suite)).stem
+    return {
+        "version": suite.version,
+        "benchmarks": [f"{module}.{suite.__name__}.{name}" for name in tracks],
+        "params": [[repr(value) for value in axis] for axis in suite.params],
+        "param_names": list(suite.param_names),
+        "variants": {
+            variant.value: {"role": facts.role.value, "exact": facts.exact, "summary": facts.summary}
+            for variant, facts in FACTS.items()
+        },
+    }
 
 
 def codegen_cases() -> list[Case]:

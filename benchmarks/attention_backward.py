@@ -137,3 +137,7 @@ def run_session(commit: str, folder: Path) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "benchmarks.session", str(plan_file)]
     subprocess.run(command, cwd=_ROOT, check=True)  # noqa: S603 - our own module and plan
     return [json.loads(path.read_text()) for path in sorted(folder.glob("hd*.json"))]
+
+
+if __name__ == "__main__":
+    print(json.dumps(_cases.describe(AttentionBackward)))

@@ -15,7 +15,6 @@ from typing import Any
 from benchmarks import _cases
 from kernels.codegen import METRICS
 from kernels.fingerprint import fingerprint
-from kernels.variants import FACTS
 
 UNITS = {**METRICS, "compile_duration_s": "seconds"}
 
@@ -98,15 +97,6 @@ for _name, _unit in UNITS.items():
 
 
 if __name__ == "__main__":
-    # What a complete result of this suite has; the driver compares it with asv's files.
-    description = {
-        "version": CodeGeneration.version,
-        "benchmarks": [f"codegen.CodeGeneration.track_{name}" for name in UNITS],
-        "params": [[repr(value) for value in axis] for axis in CodeGeneration.params],
-        "variants": {
-            variant.value: {"role": facts.role.value, "exact": facts.exact, "summary": facts.summary}
-            for variant, facts in FACTS.items()
-        },
-        "records": (len(_cases.VARIANTS) + 1) * len(_cases.codegen_cases()),
-    }
-    print(json.dumps(description))
+    # The driver compares it with asv's files; records: how many the evidence store has for a commit.
+    records = (len(_cases.VARIANTS) + 1) * len(_cases.codegen_cases())
+    print(json.dumps({**_cases.describe(CodeGeneration), "records": records}))

@@ -82,14 +82,15 @@ class Suite(msgspec.Struct, frozen=True):
     version: str
     benchmarks: list[str]
     params: list[list[str]]
-    records: int
+    param_names: list[str]
     variants: dict[str, VariantFacts]
+    records: int = 0
 
 
-def describe_suite(root: Path, target: str) -> Suite:
-    """Ask the measuring half, in a process of its own, what its code-generation suite has."""
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.codegen"], cwd=root, capture_output=True, text=True,
+def describe_suite(root: Path, module: str, target: str) -> Suite:
+    """Ask the measuring half, in a process of its own, what one of its suites has."""
+    done = subprocess.run(  # noqa: S603 - a module of ours
+        [sys.executable, "-m", module], cwd=root, capture_output=True, text=True,
         env={**os.environ, "ATOMWATCH_TARGET": target}, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -125,7 +126,7 @@ class AsvHarness:
         self.target = target
         # Generated code depends on the target and not on the host, so the target is asv's machine.
         self.machine = f"codegen-{target.replace(':', '-')}"
-        self.suite = describe_suite(workspace.root, target)
+        self.suite = describe_suite(workspace.root, "benchmarks.codegen", target)
         self.peak_memory_bytes = 0  # of asv and all that it started, seen once a second
         self._config = workspace.cache / "asv.conf.json"
         config = derive_config(workspace.root / "asv.conf.json", repository, workspace.staging)

@@ -72,7 +72,7 @@ def test_asv_reads_the_real_config() -> None:
 
 
 def test_the_suite_has_a_benchmark_for_every_metric() -> None:
-    suite = describe_suite(ROOT, "cuda:90")
+    suite = describe_suite(ROOT, "benchmarks.codegen", "cuda:90")
     assert sorted(suite.benchmarks) == sorted(
         CODEGEN_BENCHMARK + name for name in [*METRICS, "compile_duration_s"]
     )
@@ -81,11 +81,11 @@ def test_the_suite_has_a_benchmark_for_every_metric() -> None:
 
 
 def test_the_target_that_is_asked_for_is_measured() -> None:
-    assert describe_suite(ROOT, "cuda:80").params[-1] == ["'cuda:80'"]
+    assert describe_suite(ROOT, "benchmarks.codegen", "cuda:80").params[-1] == ["'cuda:80'"]
 
 
 def test_variants_have_the_roles_of_the_design() -> None:
-    variants: dict[str, VariantFacts] = describe_suite(ROOT, "cuda:90").variants
+    variants: dict[str, VariantFacts] = describe_suite(ROOT, "benchmarks.codegen", "cuda:90").variants
     by_role: dict[Role, set[str]] = {role: set() for role in Role}
     for name, facts in variants.items():
         by_role[facts.role].add(name)

@@ -113,7 +113,8 @@ def test_a_launcher_gets_every_parameter_that_the_kernel_has(
         found = re.findall(r"\.param (\.\w+)", entry.group(1))
         hidden = kernel["launch"]["hidden_parameters"]
         # Hidden ones come last: pointers to scratch memory, as many for every kernel of a release.
-        assert found == [ptx_types.get(t, ".u64") for t in kernel["signature"].values()] + [".u64"] * hidden
+        visible = [ptx_types.get(kind, ".u64") for _, kind in kernel["signature"]]
+        assert found == visible + [".u64"] * hidden
         assert count_ptx_parameters(text) == len(found) == kernel["launch"]["parameters"]
         if kernel["launch"]["global_scratch_bytes"]:
             assert hidden >= 1

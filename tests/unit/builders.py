@@ -60,6 +60,7 @@ SUITE = Suite(
     version=VERSION,
     benchmarks=[f"codegen.CodeGeneration.track_{name}" for name in TABLE["atomic_add"]],
     params=[["'atomic_add'"], ["64"], ["True"], ["'fp16'"], ["'cuda:90'"]],
+    param_names=["variant", "head_dim", "causal", "dtype", "target"],
     records=1,
     variants={"atomic_add": FACTS["atomic_add"]},
 )

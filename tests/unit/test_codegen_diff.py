@@ -21,6 +21,7 @@ from scripts.tracker.model import (
     Finding,
     Kernel,
     MeasurementStatus,
+    Role,
     Stage,
     Verdict,
 )
@@ -35,6 +36,7 @@ POLICY = CodegenPolicy(
 )
 PAIR = {"atomic_add": {"width": 4, "fences": 0, "loop": 1000}, "inline_asm": {"width": 1, "loop": 1000}}
 WITH_CONTROL = {**PAIR, "none": {"loop": 1000}}
+NOT_THERE = [MeasurementStatus.FAILED, MeasurementStatus.SKIPPED, None]
 Table = dict[str, dict[str, float]]
 
 
@@ -130,7 +132,7 @@ def test_the_heaviest_rule_decides_when_directions_are_mixed() -> None:
 
 
 @pytest.mark.parametrize("variant", ["atomic_add", "inline_asm"])
-@pytest.mark.parametrize("status", [MeasurementStatus.FAILED, MeasurementStatus.SKIPPED, None])
+@pytest.mark.parametrize("status", NOT_THERE)
 def test_what_compiled_and_does_no_more_leaves_no_valid_data(
     variant: str, status: MeasurementStatus | None
 ) -> None:
@@ -158,18 +160,16 @@ def test_the_compilers_first_line_is_the_reason(message: str | None, words: str)
     assert words in judged(at(OLD, PAIR), after).findings[0].explanation
 
 
-@pytest.mark.parametrize("status", [MeasurementStatus.FAILED, MeasurementStatus.SKIPPED, None])
+@pytest.mark.parametrize("status", NOT_THERE)
 def test_what_is_measured_for_the_first_time_is_counted_not_found(status: MeasurementStatus | None) -> None:
     before = at(OLD, PAIR)[1:] + ([measured(OLD, "atomic_add", status=status)] if status else [])
     judgement = judged(before, at(NEW, PAIR))
-    assert judgement.findings == []
-    assert judgement.counts[MEASURED_FIRST] == 1
+    assert (judgement.findings, judgement.counts[MEASURED_FIRST]) == ([], 1)
 
 
 def test_what_neither_side_has_is_counted() -> None:
-    judgement = step()
-    # Two references, of which `store` was never measured.
-    assert (judgement.counts[COMPARED], judgement.counts[ABSENT]) == (2, 1)
+    counts = step().counts
+    assert (counts[COMPARED], counts[ABSENT]) == (2, 1)  # of two references `store` was never measured
 
 
 def test_a_metric_that_does_not_apply_on_one_side_cannot_change() -> None:
@@ -275,6 +275,13 @@ def test_the_id_stays_when_the_verdict_changes_and_differs_otherwise() -> None:
     assert elsewhere.id != worse.id
 
 
+def test_each_pair_has_an_id_of_its_own() -> None:
+    roles = {**ROLES, "descriptor_add": Role.CANDIDATE}
+    before, after = ([measured(c, v, {"width": w}) for v in roles] for c, w in ((OLD, 4), (NEW, 1)))
+    found = judge_codegen(before + after, COMMITS, roles, POLICY).findings
+    assert len({(f.candidate, f.reference) for f in found}) == len({f.id for f in found}) == 4
+
+
 PLACES = [(case, target) for case in (HD64, HD128) for target in ("cuda:80", "cuda:90")]
 
 
@@ -292,7 +299,4 @@ def test_targets_and_cases_do_not_mix() -> None:
     after[place].metrics["width"] = 1
     finding = only(judged(everywhere(OLD, 4), after))
     assert (finding.case, finding.target) == (HD128, "cuda:80")
-
-
-def test_the_same_change_in_four_places_is_four_findings() -> None:
     assert len({f.id for f in judged(everywhere(OLD, 4), everywhere(NEW, 1)).findings}) == 4

@@ -1,0 +1,36 @@
+"""Turn the files of a GPU session into asv result files, as asv itself would have written them.
+
+    .venv/bin/python -m scripts.record_sessions FOLDER --results benchmarks/recorded
+
+A session times many commits side by side, which `asv run` cannot: it goes commit by commit. The samples get
+asv's own statistics (`asv.results`), so `asv publish` and `asv compare` read the folder too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from scripts.tracker.errors import run_command
+from scripts.tracker.harness import Workspace, describe_suite
+from scripts.tracker.recording import read_sessions, record_sessions
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.record_sessions", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where a session wrote its files")
+    parser.add_argument("--results", type=Path, default=Workspace(ROOT).results)
+    parser.add_argument("--machine", required=True, help="asv's name for the epoch, like h200-580")
+    options = parser.parse_args()
+    suite = describe_suite(ROOT, "benchmarks.attention_backward", "cuda:90")
+    documents = read_sessions(options.folder)
+    commits = record_sessions(documents, suite, Workspace(ROOT).results, options.results, options.machine)
+    print(f"{options.results / options.machine}: {commits} commits")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
