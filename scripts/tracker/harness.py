@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ import msgspec
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Commit, MeasurementStatus, VariantFacts
+from scripts.tracker.processes import memory_bytes, stop_session
 from scripts.tracker.results import (
     BuildFailure,
     CommitResults,
@@ -35,7 +35,6 @@ from scripts.tracker.store import EvidenceStore, atomic_write
 
 # asv's own timeouts count silence; this one counts, for a download, an install and 22 compilations.
 COMMIT_DEADLINE_S = 2700
-_GRACE_S = 20
 _PATH_KEYS = ("benchmark_dir", "env_dir", "html_dir")
 
 
@@ -218,12 +217,12 @@ class AsvHarness:
                     return process.wait(timeout=1.0)
                 except subprocess.TimeoutExpired:
                     on_tick(self.workspace.evidence.count_records(self.target, commit))
-                    self.peak_memory_bytes = max(self.peak_memory_bytes, _memory_bytes(process.pid))
+                    self.peak_memory_bytes = max(self.peak_memory_bytes, memory_bytes(process.pid))
                 if time.monotonic() - started_s > COMMIT_DEADLINE_S:
                     minutes = COMMIT_DEADLINE_S // 60
                     raise TrackerError(f"asv did not end within {minutes} min and was stopped; see {log}")
         finally:
-            _stop_session(process)
+            stop_session(process)
 
 
 def derive_config(real: Path, repository: Path, results: Path) -> dict[str, Any]:
@@ -279,42 +278,3 @@ def _last_words(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if "Error" in line or "error:" in line]
     return (telling or lines or ["no output"])[-1][:300]
-
-
-def _stop_session(process: subprocess.Popen[bytes]) -> None:
-    """End asv and everything that it started. Its children have process groups of their own."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(_GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    for member in _session_members(process.pid):
-        try:
-            os.kill(member, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
-def _memory_bytes(session: int) -> int:
-    """Resident memory of a session's processes together (shared pages count once for each)."""
-    pages = 0
-    for member in _session_members(session):
-        try:
-            pages += int(Path(f"/proc/{member}/statm").read_text().split()[1])
-        except OSError:
-            continue  # it ended while we looked
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _session_members(session: int) -> list[int]:
-    """Processes of a session that are still there, by /proc (field 6 of stat, after the name)."""
-    members = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it ended while we looked
-        if int(fields[3]) == session and fields[0] != "Z":
-            members.append(int(stat.parent.name))
-    return members

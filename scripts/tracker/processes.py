@@ -1,0 +1,49 @@
+"""A command with all that it started: how much memory it takes, and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+_GRACE_S = 20
+
+
+def stop_session(process: subprocess.Popen[bytes]) -> None:
+    """End asv and everything that it started. Its children have process groups of their own."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    for member in _session_members(process.pid):
+        try:
+            os.kill(member, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def memory_bytes(session: int) -> int:
+    """Resident memory of a session's processes together (shared pages count once for each)."""
+    pages = 0
+    for member in _session_members(session):
+        try:
+            pages += int(Path(f"/proc/{member}/statm").read_text().split()[1])
+        except OSError:
+            continue  # it ended while we looked
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _session_members(session: int) -> list[int]:
+    """Processes of a session that are still there, by /proc (field 6 of stat, after the name)."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        if int(fields[3]) == session and fields[0] != "Z":
+            members.append(int(stat.parent.name))
+    return members
