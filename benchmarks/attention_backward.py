@@ -7,6 +7,7 @@ from them. On a machine without a GPU, or with one of another architecture, ever
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -17,9 +18,11 @@ from typing import Any
 
 from benchmarks import _cases
 from kernels.fingerprint import timing_fingerprint
+from kernels.flops import attention_flops
 
 _ROOT = Path(__file__).resolve().parent.parent
 SESSION_BUDGET_S = 300.0
+BATCH, HEADS = 4, 8  # issue 4717's
 
 
 def no_gpu_reason() -> str | None:
@@ -124,7 +127,14 @@ def run_session(commit: str, folder: Path) -> list[dict[str, Any]]:
         "commits": [[other, other[:10]] for other in beside] + [[commit, commit[:10]]],
         "variants": _cases.VARIANTS,
         "cases": [
-            {"head_dim": c.head_dim, "causal": c.causal, "dtype": c.dtype, "n_ctx": n_ctx}
+            {
+                "head_dim": c.head_dim,
+                "causal": c.causal,
+                "dtype": c.dtype,
+                "n_ctx": n_ctx,
+                "batch": BATCH,
+                "heads": HEADS,
+            }
             for c in _cases.codegen_cases()
             for n_ctx in _cases.N_CTX
         ],
@@ -140,4 +150,9 @@ def run_session(commit: str, folder: Path) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_cases.describe(AttentionBackward)))
+    shapes = itertools.product(_cases.N_CTX, _cases.HEAD_DIMS, _cases.CAUSAL)
+    flops = [
+        {"n_ctx": n, "head_dim": d, "causal": c, "flops": attention_flops(BATCH, HEADS, n, d, c)}
+        for n, d, c in shapes
+    ]
+    print(json.dumps({**_cases.describe(AttentionBackward), "flops": flops}))

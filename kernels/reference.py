@@ -1,4 +1,4 @@
-"""What the kernels' numbers are held against: the float64 gradients, tolerances, padding, the one FLOP count.
+"""What the kernels' numbers are held against: the float64 gradients, tolerances, padding.
 
 numpy only.
 """
@@ -110,15 +110,3 @@ def pad_rows(x: np.ndarray) -> np.ndarray:
     widths = [(0, 0)] * x.ndim
     widths[2] = (0, missing)
     return np.pad(x, widths)
-
-
-def attention_flops(
-    batch: int, heads: int, n_ctx: int, head_dim: int, causal: bool, backward: bool = True
-) -> float:
-    """Floating-point operations of attention, by the convention of Triton's tutorial and of issue 4717.
-
-    The forward has two matrix products of 2 * n_ctx * n_ctx * head_dim operations each per head. The
-    backward has five (S again, dP, dV, dK, dQ), 2.5 times the forward. A causal mask halves both.
-    """
-    forward = 2 * (2.0 * n_ctx * n_ctx * head_dim) * batch * heads
-    return forward * (2.5 if backward else 1.0) * (0.5 if causal else 1.0)

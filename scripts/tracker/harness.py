@@ -84,6 +84,7 @@ class Suite(msgspec.Struct, frozen=True):
     param_names: list[str]
     variants: dict[str, VariantFacts]
     records: int = 0
+    flops: list[dict[str, Any]] = []
 
 
 def describe_suite(root: Path, module: str, target: str) -> Suite:

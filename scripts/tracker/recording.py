@@ -121,6 +121,7 @@ def record_sessions(
             _add_benchmark(row, name, suite, documents, commit)
         row.save(str(results))
     write_json(results / machine / "machine.json", {**entry, "version": 1})
+    write_json(results / "flops.json", suite.flops)
     write_json(results / "commits.json", known)
     write_json(results / "variants.json", read_variants(history))
     benchmarks = {name: _metadata(name, suite) for name in suite.benchmarks}

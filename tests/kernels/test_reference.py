@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from kernels.flops import attention_flops
 from kernels.launch_configs import BACKWARD, BACKWARD_DQ, FORWARD, ROW_ALIGNMENT, ROWWISE
-from kernels.reference import attention_flops, attention_gradients, pad_rows, relative_error, softmax_scale
+from kernels.reference import attention_gradients, pad_rows, relative_error, softmax_scale
 
 
 def forward(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
