@@ -51,6 +51,7 @@ def _context(group: FindingGroup, history: History) -> dict[str, object]:
     return {
         "group": group,
         "headline": VERDICT_WORDS[group.verdict],
+        "timed_on": history.timed_on() if any("timing" in f.evidence for f in group.findings) else [],
         "words": VERDICT_WORDS,
         "paths": [path for subject in subjects for path in _paths(group, subject, history)],
         "inexact": sorted(v for v in {f.reference for f in group.findings} if not history.variants[v].exact),

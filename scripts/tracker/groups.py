@@ -70,7 +70,11 @@ class FindingGroup:
         return f"{name}_{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:8]}"
 
     def changes_of(self, verdict: Verdict) -> list[ChangeRow]:
-        """The changes behind a verdict, the candidate's first, in order of weight; cases side by side."""
+        """What is behind a verdict: GPU time, then code, the candidate's first, in order of weight.
+
+        Only what explains it: of a compiler-wide change the candidate's share, of a moved reference that
+        reference's, and else no change of a reference that the candidate shows as well.
+        """
         rows: dict[tuple[str, str, str], dict[Case, str]] = {}
         for finding in self.of(verdict):
             for c in finding.codegen_changes:
@@ -80,8 +84,21 @@ class FindingGroup:
                 rows.setdefault((c.variant, c.metric, c.meaning), {})[case] = values
         cases = {replace(f.case, n_ctx=None) for f in self.of(verdict)}
         times = [row for r in self.references_of(verdict) if (row := self._time_row(verdict, r))]
-        ordered = sorted(rows.items(), key=lambda row: row[0][0] != self.candidate)
+        times = list(dict.fromkeys(times))
+        own = {(metric, meaning) for variant, metric, meaning in rows if variant == self.candidate}
+        ordered = sorted(
+            ((key, values) for key, values in rows.items() if self._explains(key, verdict, own)),
+            key=lambda row: row[0][0] != self.candidate,
+        )
         return times + [ChangeRow(*key, _side_by_side(values, cases)) for key, values in ordered]
+
+    def _explains(self, key: tuple[str, str, str], verdict: Verdict, own: set[tuple[str, str]]) -> bool:
+        is_candidate = key[0] == self.candidate
+        if verdict is Verdict.COMPILER_WIDE:
+            return is_candidate
+        if verdict is Verdict.REFERENCE_MOVED:
+            return not is_candidate
+        return is_candidate or key[1:] not in own
 
     def _time_row(self, verdict: Verdict, reference: str) -> ChangeRow | None:
         """GPU time over one reference, at the case where it moved most; None if none was timed."""
@@ -89,6 +106,10 @@ class FindingGroup:
         if not timed:
             return None
         worst = max(timed, key=lambda f: abs(f.change or 0.0))
+        if verdict is Verdict.COMPILER_WIDE and worst.candidate_change is not None:
+            where = f"head_dim {worst.case.head_dim}, n_ctx {worst.case.n_ctx}, of {len(timed)}"
+            values = f"{worst.candidate_change:+.1%} on its own ({where})"
+            return ChangeRow(self.candidate, "GPU time", "GPU time of every variant", values)
         low, high = worst.interval or (0.0, 0.0)
         values = (
             f"{worst.ratio_before:.3f} -> {worst.ratio_after:.3f} ({worst.change:+.1%}, 95 % {low:+.1%} to "

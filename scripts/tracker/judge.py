@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scripts.tracker.codegen_diff import Judgement, judge_codegen
 from scripts.tracker.errors import TrackerError
@@ -24,6 +25,8 @@ from scripts.tracker.results import (
     codegen_measurements,
     read_commits,
     read_failures,
+    read_flops,
+    read_machines,
     read_results,
     read_variants,
     timing_measurements,
@@ -56,8 +59,22 @@ class History:
     timings: list[TimingMeasurement] = field(default_factory=list)
     failures: dict[str, dict[str, BuildFailure]] = field(default_factory=dict)
     variants: dict[str, VariantFacts] = field(default_factory=dict)
+    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    flops: dict[tuple[int, int, bool], float] = field(default_factory=dict)
     problems: list[TrackerError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def timed_on(self) -> list[str]:
+        """Where and when GPU time was taken, like "NVIDIA H200, driver 580.159.04, 2026-12-01"."""
+        found = {(t.machine, t.session) for t in self.timings}
+        lines = []
+        for machine, session in sorted(found):
+            facts = self.machines.get(machine, {})
+            started_ms = int(session.rpartition(" ")[2]) if session.rpartition(" ")[2].isdigit() else 0
+            day = datetime.datetime.fromtimestamp(started_ms / 1000, datetime.UTC).date()
+            gpu, driver = facts.get("gpu", "unknown GPU"), facts.get("driver", "unknown")
+            lines.append(f"{gpu}, driver {driver}, {day if started_ms else 'unknown day'}")
+        return list(dict.fromkeys(lines))
 
     def label(self, commit: str) -> str:
         """What people call a commit."""
@@ -113,6 +130,8 @@ def _load_folder(root: Path, history: History) -> list[CommitResults]:
         known = {c.commit for c in history.commits}
         history.commits += [c for c in read_commits(root) if c.commit not in known]
         history.variants = {**read_variants(root), **history.variants}
+        history.machines = {**read_machines(root), **history.machines}
+        history.flops = {**read_flops(root), **history.flops}
         for target, failures in read_failures(root).items():
             history.failures.setdefault(target, {}).update(failures)
     except TrackerError as error:

@@ -185,7 +185,8 @@ class Finding:
     """A verdict with its evidence; the JSON of `flag_regressions` has these fields and names.
 
     Ratios are times, candidate over reference; None without GPU time. ``unmeasured_commits``: how many
-    commits between before and after have no measurement.
+    commits between before and after have no measurement. ``candidate_change``: how the candidate's own
+    time moved, where both commits were timed in one session; not in the JSON, the explanation says it.
     """
 
     id: str
@@ -207,3 +208,4 @@ class Finding:
     change: float | None = None
     interval: tuple[float, float] | None = None
     minimum_detectable_change: float | None = None
+    candidate_change: float | None = None

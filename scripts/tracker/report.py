@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import asdict
 from typing import Any
 
@@ -26,7 +27,10 @@ _STYLES = {Verdict.REGRESSION: "bold red", Verdict.NO_VALID_DATA: "bold magenta"
 
 def findings_json(judgement: Judgement) -> str:
     """The finding file of the design: {"schema": 1, "findings": [...]}."""
-    document = {"schema": FINDINGS_SCHEMA, "findings": [asdict(f) for f in judgement.findings]}
+    findings = [asdict(f) for f in judgement.findings]
+    for finding in findings:
+        del finding["candidate_change"]
+    document = {"schema": FINDINGS_SCHEMA, "findings": findings}
     return json.dumps(document, indent=1, allow_nan=False)
 
 
@@ -74,6 +78,9 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
         f"there), {statuses[MeasurementStatus.FAILED]} failed.",
         highlight=False,
     )
+    if history.timings:
+        where = "; ".join(history.timed_on())
+        console.print(f"  GPU time: {where} (one session, recorded)", highlight=False, markup=False)
     for what, count in sorted(judgement.counts.items()):
         console.print(f"  {count} {what}", highlight=False)
     for target, failures in history.failures.items():
@@ -101,6 +108,8 @@ def render_html(judgement: Judgement, history: History) -> str:
         words=VERDICT_WORDS,
         counts=sorted(judgement.counts.items()),
         series=_series(history),
+        times=_times(history),
+        timed_on=history.timed_on(),
         facts=history.variants,
         failures=[
             (target, history.label(commit), failure.reason)
@@ -130,6 +139,23 @@ def _series(history: History) -> list[dict[str, Any]]:
             status = [m.status.value if m else "not measured" for m in cells]
             variants.append({"name": variant, "status": status, "rows": rows})
         tables.append({"target": target, "case": str(case), "commits": commits, "variants": variants})
+    return tables
+
+
+def _times(history: History) -> list[dict[str, Any]]:
+    """For each timed case: TFLOP/s of the kernel alone, variants down, commits across."""
+    tables: list[dict[str, Any]] = []
+    medians = {
+        (t.case, t.variant, t.commit): statistics.median(t.samples_s) for t in history.timings if t.samples_s
+    }
+    for case in sorted({t.case for t in history.timings}, key=lambda c: (c.head_dim, c.n_ctx or 0)):
+        commits = [c for c in history.commits if any(k[0] == case and k[2] == c.commit for k in medians)]
+        flops = history.flops.get((case.n_ctx or 0, case.head_dim, case.causal))
+        rows = []
+        for variant in history.variants:
+            times = [medians.get((case, variant, c.commit)) for c in commits]
+            rows.append((variant, [flops / t / 1e12 if t and flops else None for t in times]))
+        tables.append({"case": str(case), "commits": commits, "rows": rows})
     return tables
 
 

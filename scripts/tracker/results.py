@@ -70,6 +70,13 @@ class BuildFailure:
     transient: bool
 
 
+class _Flops(msgspec.Struct):
+    n_ctx: int
+    head_dim: int
+    causal: bool
+    flops: float
+
+
 class _AsvFile(msgspec.Struct):
     """The fields that we read of asv's file; see "Files" in its documentation."""
 
@@ -250,6 +257,17 @@ def read_commits(root: Path) -> list[Commit]:
 def read_variants(root: Path) -> dict[str, VariantFacts]:
     """What is true of each variant that was measured."""
     return _read_ours(root / "variants.json", dict[str, VariantFacts]) or {}
+
+
+def read_flops(root: Path) -> dict[tuple[int, int, bool], float]:
+    """{(n_ctx, head_dim, causal): floating-point operations} of the timed cases."""
+    rows = _read_ours(root / "flops.json", list[_Flops]) or []
+    return {(row.n_ctx, row.head_dim, row.causal): row.flops for row in rows}
+
+
+def read_machines(root: Path) -> dict[str, dict[str, Any]]:
+    """asv's description of each machine of a results folder."""
+    return {path.parent.name: _read_ours(path, dict[str, Any]) or {} for path in root.glob("*/machine.json")}
 
 
 def read_failures(root: Path) -> dict[str, dict[str, BuildFailure]]:

@@ -76,12 +76,13 @@ def ratio_change(
         change=math.expm1(center),
         interval=(math.expm1(center - half), math.expm1(center + half)),
         minimum_detectable_change=max(math.expm1(half), policy.min_relative_change),
-        candidate_change=_leg(candidate_before, candidate_after) if one_session else None,
-        reference_change=_leg(reference_before, reference_after) if one_session else None,
+        candidate_change=leg(candidate_before, candidate_after) if one_session else None,
+        reference_change=leg(reference_before, reference_after) if one_session else None,
     )
 
 
-def _leg(before: TimingMeasurement, after: TimingMeasurement) -> float:
+def leg(before: TimingMeasurement, after: TimingMeasurement) -> float:
+    """A variant's own time, after over before, minus one. Raises ValueError unless of one session."""
     return math.expm1(hodges_lehmann(log_ratios(after, before)))
 
 

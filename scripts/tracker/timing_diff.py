@@ -6,6 +6,7 @@ then explains the finding, or is counted as a change that costs nothing.
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import TimingPolicy
-from scripts.tracker.timing import RatioChange, is_relevant, ratio_change
+from scripts.tracker.timing import RatioChange, is_relevant, leg, ratio_change
 
 OK = MeasurementStatus.OK
 TIMED = "pairs timed on the GPU"
@@ -69,13 +70,19 @@ def judge_timing(
             moved = _moved(step, candidate, reference, policy, judgement.counts)
             if moved is None:
                 continue
+            wide = moved.candidate_change is not None and _is_wide(step, moved.candidate_change, policy)
             case = replace(step.case, n_ctx=None)
             behind = code.get((candidate, reference, case, step.before, step.after))
             if behind is not None:
                 settled.add(behind.id)
-                harmless[behind.id] = harmless.get(behind.id, True) and not is_relevant(moved, policy)
+                costs = wide or is_relevant(moved, policy)
+                harmless[behind.id] = harmless.get(behind.id, True) and not costs
             if is_relevant(moved, policy):
-                judgement.findings.append(_finding(step, candidate, reference, moved, behind, policy))
+                verdict = _verdict(moved, policy)
+                judgement.findings.append(_finding(step, candidate, reference, moved, behind, verdict))
+            elif wide:
+                verdict = Verdict.COMPILER_WIDE
+                judgement.findings.append(_finding(step, candidate, reference, moved, behind, verdict))
             else:
                 judgement.counts[STEADY] += 1
     judgement.counts[HARMLESS] += sum(harmless.values())
@@ -116,6 +123,19 @@ def _moved(
         return None
 
 
+def _is_wide(step: _Step, candidate_change: float, policy: TimingPolicy) -> bool:
+    """Whether all variants, controls too, moved the candidate's way by a relevant amount (their median).
+
+    Both commits were timed side by side in one process, so the machine cannot have done it.
+    """
+    try:
+        legs = [leg(step.old[v], step.new[v]) for v in step.old if step.has(v)]
+    except ValueError:
+        return False  # some variant has other blocks: not all can be compared
+    alike = all((moved > 0) == (candidate_change > 0) for moved in legs)
+    return alike and abs(statistics.median(legs)) >= policy.min_relative_change
+
+
 def _verdict(moved: RatioChange, policy: TimingPolicy) -> Verdict:
     """Which leg moved decides; without legs (two sessions) the ratio alone does."""
     worse = moved.change > 0
@@ -133,7 +153,7 @@ def _finding(
     reference: str,
     moved: RatioChange,
     behind: Finding | None,
-    policy: TimingPolicy,
+    verdict: Verdict,
 ) -> Finding:
     low, high = moved.interval
     words = [
@@ -146,7 +166,7 @@ def _finding(
     words.append(behind.explanation if behind else "No change of the code that matters by policy.toml.")
     return Finding(
         id=finding_id("timing", candidate, reference, step.case, step.target, step.before, step.after),
-        verdict=_verdict(moved, policy),
+        verdict=verdict,
         evidence=("codegen", "timing") if behind else ("timing",),
         candidate=candidate,
         reference=reference,
@@ -163,4 +183,5 @@ def _finding(
         change=moved.change,
         interval=moved.interval,
         minimum_detectable_change=moved.minimum_detectable_change,
+        candidate_change=moved.candidate_change,
     )

@@ -46,7 +46,7 @@ def test_a_share_that_matters(after: float, direction: int) -> None:
     ("old", "new", "words"),
     [
         ('worse = "lower"', 'worse = "slower"', "worse"),
-        ("min_relative_change = 0.10", "min_relative_change = true", "min_relative_change"),
+        ("min_relative_change = 0.15", "min_relative_change = true", "min_relative_change"),
         ('metric = "gpu_fences"\n', "", "metric"),
         ("[[codegen.rule]]", "[[codegen.rules]]", "rule"),
         ("[[codegen.rule]]", "[[codegen.rule]", "line"),
