@@ -7,6 +7,7 @@ that no text of another machine becomes a link, a mention or markup.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -61,7 +62,7 @@ def _context(group: FindingGroup, history: History) -> dict[str, object]:
 
 def _paths(group: FindingGroup, variant: str, history: History) -> list[dict[str, object]]:
     """dQ's path of a variant, stage by stage, before and after, for the first case of the group."""
-    case = group.findings[0].case
+    case = replace(group.findings[0].case, n_ctx=None)  # code does not depend on it
     sides = [
         _measurement(history, commit, variant, case, group.target)
         for commit in (group.before.commit, group.after.commit)

@@ -84,7 +84,8 @@ class FindingGroup:
                 rows.setdefault((c.variant, c.metric, c.meaning), {})[case] = values
         cases = {replace(f.case, n_ctx=None) for f in self.of(verdict)}
         times = [row for r in self.references_of(verdict) if (row := self._time_row(verdict, r))]
-        times = list(dict.fromkeys(times))
+        if verdict is Verdict.COMPILER_WIDE:
+            del times[1:]  # of the candidate alone: the same against every reference
         own = {(metric, meaning) for variant, metric, meaning in rows if variant == self.candidate}
         ordered = sorted(
             ((key, values) for key, values in rows.items() if self._explains(key, verdict, own)),
@@ -105,8 +106,9 @@ class FindingGroup:
         timed = [f for f in self.of(verdict) if f.reference == reference and f.change is not None]
         if not timed:
             return None
-        worst = max(timed, key=lambda f: abs(f.change or 0.0))
-        if verdict is Verdict.COMPILER_WIDE and worst.candidate_change is not None:
+        is_wide = verdict is Verdict.COMPILER_WIDE
+        worst = max(timed, key=lambda f: abs((f.candidate_change if is_wide else f.change) or 0.0))
+        if is_wide and worst.candidate_change is not None:
             where = f"head_dim {worst.case.head_dim}, n_ctx {worst.case.n_ctx}, of {len(timed)}"
             values = f"{worst.candidate_change:+.1%} on its own ({where})"
             return ChangeRow(self.candidate, "GPU time", "GPU time of every variant", values)
