@@ -7,6 +7,7 @@ import ast
 import datetime
 import itertools
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -88,6 +89,9 @@ def read_sessions(folder: Path) -> list[SessionFile]:
             document = msgspec.convert(json.loads(path.read_text()), SessionFile)
         except (OSError, ValueError, msgspec.ValidationError) as error:
             raise TrackerError(f"{path}: not a session file ({error}); run its plan again") from error
+        times = [t for s in document.subjects for t in (*s.kernel_s, *s.backward_s)]
+        if not all(0 < t < math.inf for t in times):
+            raise TrackerError(f"{path}: holds a time that is not above zero; run its plan again")
         if not document.complete:
             raise TrackerError(f"{path}: the session did not finish this case; run its plan again")
         documents.append(document)

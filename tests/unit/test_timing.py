@@ -1,0 +1,209 @@
+"""Ratios of GPU time: what moved is found, what did not is not, and the interval covers."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+
+from scripts.tracker.codegen_diff import Judgement
+from scripts.tracker.model import (
+    Case,
+    CodegenChange,
+    Commit,
+    Finding,
+    MeasurementStatus,
+    TimingMeasurement,
+    Verdict,
+)
+from scripts.tracker.policy import TimingPolicy
+from scripts.tracker.timing import hodges_lehmann, is_relevant, leg, ratio_change
+from scripts.tracker.timing_diff import FEW_BLOCKS, HARMLESS, STEADY, TIMED, judge_timing
+from tests.unit.builders import COMMITS, NEW, OLD, ROLES, TARGET, VERSION
+
+POLICY = TimingPolicy(min_blocks=5, session_spread=0.002, min_relative_change=0.05)
+CASE = Case(64, True, "fp16", n_ctx=2048)
+
+
+def timed(
+    commit: Commit, variant: str, seconds: float, blocks: int = 12, session: str = "one", seed: int = 0
+) -> TimingMeasurement:
+    """Samples with the drift of a block common to all variants (3 %), and 0.3 % of their own."""
+    drift = random.Random(f"{session} {seed}")
+    own = random.Random(f"{commit.commit} {variant} {session} {seed}")
+    samples = tuple(seconds * (1 + drift.gauss(0, 0.03)) * (1 + own.gauss(0, 0.003)) for _ in range(blocks))
+    return TimingMeasurement(
+        commit.commit, variant, CASE, MeasurementStatus.OK, session, samples, VERSION, "gpu"
+    )
+
+
+def history(after: dict[str, float], session: str = "one") -> list[TimingMeasurement]:
+    """All variants take 1 ms at the old commit, and what ``after`` says at the new one."""
+    old = [timed(OLD, variant, 1e-3) for variant in ROLES]
+    return old + [timed(NEW, variant, after.get(variant, 1e-3), session=session) for variant in ROLES]
+
+
+def judged(timings: list[TimingMeasurement], codegen: Judgement | None = None) -> Judgement:
+    return judge_timing(timings, COMMITS, ROLES, POLICY, TARGET, codegen or Judgement())
+
+
+def verdicts(judgement: Judgement) -> set[Verdict]:
+    return {finding.verdict for finding in judgement.findings}
+
+
+def test_hodges_lehmann_is_the_median_of_pairwise_means() -> None:
+    assert hodges_lehmann([0.0, 1.0, 5.0]) == 1.75  # of 0, 0.5, 1, 2.5, 3, 5
+    assert hodges_lehmann([1.0, 1.0, 1.0, 1.0, 100.0]) == 1.0
+
+
+def test_a_slower_candidate_is_a_regression_of_the_right_size() -> None:
+    findings = judged(history({"atomic_add": 1.2e-3})).findings
+    assert {(f.candidate, f.reference, f.verdict) for f in findings} == {
+        ("atomic_add", "inline_asm", Verdict.REGRESSION),
+        ("atomic_add", "store", Verdict.REGRESSION),
+    }
+    for finding in findings:
+        assert finding.evidence == ("timing",)
+        assert finding.ratio_before == pytest.approx(1.0, abs=0.005)
+        assert finding.ratio_after == pytest.approx(1.2, abs=0.005)
+        assert finding.interval is not None
+        assert finding.interval[0] < 0.2 < finding.interval[1]
+
+
+def test_drift_of_the_machine_cancels_in_the_ratio() -> None:
+    """Blocks differ by 3 %, ratios by 0.4 %: the interval is that of the ratios."""
+    timings = {(t.commit, t.variant): t for t in history({})}
+    moved = ratio_change(
+        timings[OLD.commit, "atomic_add"],
+        timings[OLD.commit, "inline_asm"],
+        timings[NEW.commit, "atomic_add"],
+        timings[NEW.commit, "inline_asm"],
+        POLICY,
+    )
+    low, high = moved.interval
+    assert high - low < 0.02
+    assert low < 0 < high
+    assert not is_relevant(moved, POLICY)
+
+
+def test_the_interval_is_never_narrower_than_what_a_fresh_process_adds() -> None:
+    same = [replace(t, samples_s=(1e-3,) * 12) for t in history({})[:2]]
+    moved = ratio_change(same[0], same[1], same[0], same[1], POLICY)
+    assert moved.interval[1] == pytest.approx(math.expm1(1.96 * 0.002))
+
+
+def test_intervals_cover_what_they_should() -> None:
+    """95 % intervals of 200 clean histories hold zero in at least 90 % (they are widened on purpose)."""
+    held = 0
+    for seed in range(200):
+        old, new = ([timed(c, v, 1e-3, seed=seed) for v in ("atomic_add", "store")] for c in (OLD, NEW))
+        low, high = ratio_change(*old, *new, POLICY).interval
+        held += low < 0 < high
+    assert held >= 190
+
+
+def test_a_faster_candidate_is_an_improvement() -> None:
+    assert verdicts(judged(history({"atomic_add": 0.8e-3}))) == {Verdict.IMPROVEMENT}
+
+
+def test_a_moved_reference_is_not_the_candidates_doing() -> None:
+    findings = judged(history({"inline_asm": 0.8e-3})).findings
+    assert {(f.reference, f.verdict) for f in findings} == {("inline_asm", Verdict.REFERENCE_MOVED)}
+
+
+def test_all_variants_slower_side_by_side_is_the_compiler() -> None:
+    slower = dict.fromkeys(ROLES, 1.1e-3)
+    judgement = judged(history(slower))
+    assert verdicts(judgement) == {Verdict.COMPILER_WIDE}
+    assert judgement.findings[0].candidate_change == pytest.approx(0.1, abs=0.01)
+
+
+def test_in_two_sessions_all_slower_may_be_the_machine() -> None:
+    judgement = judged(history(dict.fromkeys(ROLES, 1.1e-3), session="two"))
+    assert judgement.findings == []
+    assert judgement.counts[STEADY] == 2
+
+
+def test_a_control_that_stands_still_makes_it_no_compiler_wide_change() -> None:
+    slower = {**dict.fromkeys(ROLES, 1.1e-3), "none": 0.99e-3}
+    assert judged(history(slower)).findings == []
+
+
+def test_nothing_moved_is_counted() -> None:
+    judgement = judged(history({}))
+    assert judgement.findings == []
+    assert judgement.counts[TIMED] == judgement.counts[STEADY] == 2
+
+
+def test_too_few_blocks_are_no_verdict() -> None:
+    few = [replace(t, samples_s=t.samples_s[:4]) for t in history({"atomic_add": 2e-3})]
+    judgement = judged(few)
+    assert judgement.findings == []
+    assert judgement.counts[FEW_BLOCKS] == 2
+
+
+def test_a_skipped_variant_is_not_timed() -> None:
+    timings = [
+        replace(t, status=MeasurementStatus.SKIPPED, samples_s=()) if t.variant == "store" else t
+        for t in history({})
+    ]
+    assert judged(timings).counts[TIMED] == 1
+
+
+def test_other_machines_are_other_series() -> None:
+    timings = [
+        replace(t, machine="other") if t.commit == NEW.commit else t for t in history({"atomic_add": 2e-3})
+    ]
+    assert judged(timings).counts[TIMED] == 0
+
+
+def test_commits_between_are_counted() -> None:
+    last = COMMITS[3]
+    timings = [
+        replace(t, commit=last.commit) if t.commit == NEW.commit else t for t in history({"atomic_add": 2e-3})
+    ]
+    assert {f.unmeasured_commits for f in judged(timings).findings} == {2}
+
+
+def code_finding(reference: str) -> Finding:
+    return Finding(
+        id=f"code {reference}",
+        verdict=Verdict.REGRESSION,
+        evidence=("codegen",),
+        candidate="atomic_add",
+        reference=reference,
+        case=replace(CASE, n_ctx=None),
+        target=TARGET,
+        before=OLD,
+        after=NEW,
+        first_changed_stage=None,
+        codegen_changes=(CodegenChange("atomic_add", "gpu_fences", 0, 8, "more fences"),),
+        unmeasured_commits=0,
+        explanation="atomic_add: more fences.",
+    )
+
+
+def test_time_and_code_make_one_finding() -> None:
+    codegen = Judgement([code_finding("inline_asm"), code_finding("store")])
+    judgement = judged(history({"atomic_add": 1.2e-3}), codegen)
+    assert [f.evidence for f in judgement.findings] == [("codegen", "timing")] * 2
+    assert all(f.codegen_changes for f in judgement.findings)
+    assert HARMLESS not in judgement.counts
+
+
+def test_code_that_costs_nothing_is_counted_and_not_listed() -> None:
+    judgement = judged(history({}), Judgement([code_finding("inline_asm")]))
+    assert judgement.findings == []
+    assert judgement.counts[HARMLESS] == 1
+
+
+def test_code_that_was_not_timed_stays_a_finding() -> None:
+    judgement = judged([], Judgement([code_finding("inline_asm")]))
+    assert [f.evidence for f in judgement.findings] == [("codegen",)]
+
+
+def test_a_leg_needs_one_session() -> None:
+    with pytest.raises(ValueError, match="one session"):
+        leg(timed(OLD, "store", 1e-3), timed(NEW, "store", 1e-3, session="two"))
