@@ -134,8 +134,8 @@ def _judge_pair(
     counts: Counter[str],
 ) -> Finding | None:
     counts[COMPARED] += 1
-    lost = [v for v in (candidate, reference) if _is_ok(step.old, v) and not _is_ok(step.new, v)]
-    if lost:
+    lost = [v for v in (candidate, reference) if not _is_ok(step.new, v)]
+    if lost and _is_ok(step.old, candidate) and _is_ok(step.old, reference):
         return _lost_finding(step, candidate, reference, lost)
     if not _is_ok(step.new, candidate) or not _is_ok(step.new, reference):
         counts[ABSENT] += 1

@@ -96,7 +96,11 @@ def choose_releases(asked: str, cache: Path) -> list[Release]:
     if too_old := [word for word in words if Version(word) < Version("3.0")]:
         raise TrackerError(f"Triton {', '.join(too_old)} is too old: the kernels need 3.0 or newer")
     chosen = [known.get(word) or _date_by_wheel(word, cache) for word in dict.fromkeys(words)]
-    return sorted(chosen, key=lambda release: (release.date, Version(release.version)))
+    return sorted(chosen, key=_by_date)
+
+
+def _by_date(release: Release) -> tuple[datetime.date, Version]:
+    return release.date, Version(release.version)
 
 
 def wheelhouse(cache: Path) -> Path:
@@ -144,10 +148,10 @@ def write_history(repository: Path, cache: Path) -> dict[str, str]:
 
     ``repository``: a bare git repository, made if missing; its branch main and a tag for each release.
     """
-    releases = sorted(
-        {r.version: r for r in [*_seen_releases(cache), *known_releases()]}.values(),
-        key=lambda release: (release.date, Version(release.version)),
-    )
+    # Those that releases.toml lists stand first, so that no date of a wheel can come between them.
+    known = sorted(known_releases(), key=_by_date)
+    listed = {release.version for release in known}
+    releases = known + sorted((r for r in _seen_releases(cache) if r.version not in listed), key=_by_date)
     if not (repository / "HEAD").exists():
         # The format is named because a user's settings may have another default, and so other hashes.
         _git("init", "--quiet", "--bare", "--initial-branch=main", "--object-format=sha1", str(repository))

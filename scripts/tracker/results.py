@@ -36,6 +36,7 @@ _ASV_RESULT_API = 2
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 # These words go into paths, file names and comments, and other machines may have written them.
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _T = TypeVar("_T")
 
 
@@ -250,8 +251,15 @@ def _timing_measurement(
 
 
 def read_commits(root: Path) -> list[Commit]:
-    """The commits of a results folder in first-parent order; empty if nobody wrote the list."""
-    return _read_ours(root / "commits.json", list[Commit]) or []
+    """The commits of a results folder in first-parent order; empty if nobody wrote the list.
+
+    Labels become file names and words of a command, so they must be plain.
+    """
+    commits = _read_ours(root / "commits.json", list[Commit]) or []
+    for commit in commits:
+        if not _LABEL.fullmatch(commit.label):
+            raise TrackerError(f"{root / 'commits.json'}: {commit.label!r} is no label; run make track again")
+    return commits
 
 
 def read_variants(root: Path) -> dict[str, VariantFacts]:

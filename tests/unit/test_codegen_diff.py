@@ -165,6 +165,12 @@ def test_what_is_measured_for_the_first_time_is_counted_not_found(status: Measur
     assert (judgement.findings, judgement.counts[MEASURED_FIRST]) == ([], 1)
 
 
+def test_a_lost_candidate_says_nothing_of_a_reference_that_was_never_there() -> None:
+    judgement = judged(at(OLD, PAIR), at(NEW, PAIR)[1:])
+    assert {f.reference for f in judgement.findings} == {"inline_asm"}
+    assert judgement.counts[ABSENT] == 1
+
+
 def test_what_neither_side_has_is_counted() -> None:
     counts = step().counts
     assert (counts[COMPARED], counts[ABSENT]) == (2, 1)  # of two references `store` was never measured

@@ -115,6 +115,23 @@ def test_a_null_needs_the_compilers_refusal(tmp_path: Path) -> None:
     assert not complete(tmp_path, table=failed)
 
 
+def test_a_damaged_refusal_is_asked_for_again(tmp_path: Path) -> None:
+    failed: dict[str, dict[str, float | None]] = {"atomic_add": {"dq_writes": None, "registers": None}}
+    path = write_record(tmp_path / "evidence", record_document(status="failed", message="ptxas: boom"))
+    assert complete(tmp_path, table=failed)
+    path.write_bytes(path.read_bytes()[:-9])
+    assert not complete(tmp_path, table=failed)
+
+
+def test_a_row_of_a_benchmark_that_is_gone_does_not_matter(tmp_path: Path) -> None:
+    document = asv_document(OLD, TABLE)
+    [name, *_] = SUITE.benchmarks
+    older = [*document["results"][name][:2], "fingerprint-0", *document["results"][name][3:]]
+    document["results"]["codegen.CodeGeneration.track_gone"] = older
+    results = read_commit_results(write_asv(tmp_path, document))
+    assert is_complete(results, SUITE, EvidenceStore(tmp_path / "evidence"))
+
+
 def test_failures_are_remembered_and_forgotten(tmp_path: Path) -> None:
     no_wheel, no_network = BuildFailure("no wheel", False), BuildFailure("no network", True)
     record_failure(tmp_path, TARGET, OLD.commit, None)

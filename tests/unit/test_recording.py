@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import FACTS, write_lists
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite
@@ -16,7 +17,6 @@ from scripts.tracker.model import Commit, MeasurementStatus
 from scripts.tracker.recording import read_sessions, record_sessions
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_flops, read_results, timing_measurements
-from tests.unit.builders import FACTS, write_lists
 
 RELEASE = Commit("ab" * 20, known_releases()[1].version)
 SUITE = Suite(

@@ -213,6 +213,14 @@ def test_a_new_release_stands_at_the_end_and_changes_no_hash(tmp_path: Path) -> 
     assert "v3.8.1" in git(tmp_path / "r.git", "tag")
 
 
+def test_a_wheel_that_looks_old_stands_at_the_end_too(tmp_path: Path) -> None:
+    before = write_history(tmp_path / "r.git", tmp_path)
+    (tmp_path / "seen-releases.json").write_text(json.dumps([["9.9.0", "2020-01-01", 300]]))
+    after = write_history(tmp_path / "r.git", tmp_path)
+    assert list(after) == [*KNOWN, "9.9.0"]
+    assert {version: after[version] for version in KNOWN} == before
+
+
 def test_a_longer_shipped_list_keeps_the_hashes(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

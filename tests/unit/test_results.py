@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import NAN, NEW, OLD, asv_document, write_asv
+from builders import NAN, NEW, OLD, asv_document, write_asv, write_lists
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Commit, MeasurementStatus
@@ -235,3 +235,10 @@ def test_our_own_files_damaged(tmp_path: Path, name: str, read: Any, content: by
     with pytest.raises(TrackerError, match=name) as caught:
         read(tmp_path)
     assert "run make track again" in str(caught.value)
+
+
+@pytest.mark.parametrize("label", ["", "3.2.0; rm -rf /", "$(id)", "-x", "a" * 80, "3.2.0\n"])
+def test_a_label_that_is_no_plain_word_is_refused(tmp_path: Path, label: str) -> None:
+    write_lists(tmp_path, [Commit("ab" * 20, label)])
+    with pytest.raises(TrackerError, match=r"commits\.json"):
+        read_commits(tmp_path)

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from builders import COMMITS, NEW, OLD, ROLES, TARGET, VERSION
 
 from scripts.tracker.codegen_diff import Judgement
 from scripts.tracker.model import (
@@ -21,7 +22,6 @@ from scripts.tracker.model import (
 from scripts.tracker.policy import TimingPolicy
 from scripts.tracker.timing import hodges_lehmann, is_relevant, leg, ratio_change
 from scripts.tracker.timing_diff import FEW_BLOCKS, HARMLESS, STEADY, TIMED, judge_timing
-from tests.unit.builders import COMMITS, NEW, OLD, ROLES, TARGET, VERSION
 
 POLICY = TimingPolicy(min_blocks=5, session_spread=0.002, min_relative_change=0.05)
 CASE = Case(64, True, "fp16", n_ctx=2048)
