@@ -56,37 +56,54 @@ def attention_gradients(
     )
 
 
-def attention_gradients_blocked(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray, causal: bool, block: int = 1024
-) -> Gradients:
-    """The same for one head at any length: float32 products of blocks of rows, float64 sums over blocks.
+@dataclass(frozen=True)
+class SampledGradients:
+    """The same for some rows of one long head: ``rows`` of Q (dq, o, lse, delta) and of K (dk, dv)."""
 
-    All inputs [N, HEAD_DIM]; results [N, HEAD_DIM] (lse [N]). Memory: block * N * 4 bytes, a few times.
-    The products' own error is 1e-6 of the largest value, far below the tolerances.
+    dq: np.ndarray
+    o: np.ndarray
+    lse: np.ndarray
+    delta: np.ndarray
+    dk: np.ndarray
+    dv: np.ndarray
+
+
+def attention_gradients_at(
+    rows: np.ndarray,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    do: np.ndarray,
+    lse: np.ndarray,
+    delta: np.ndarray,
+    causal: bool,
+) -> SampledGradients:
+    """Gradients of some rows in float64 at a cost linear in the length: a full head of 32,768 would take
+    0.7 * 10^12 operations, this 10^10.
+
+    q, k, v, do: [N, HEAD_DIM]. A row of dQ follows from the inputs alone. A row of dK and dV needs the
+    log-sum-exp (natural, [N]) and rowsum(O * dO) ([N]) of every row: those that the kernel itself reads.
+    The caller compares the ``lse`` and ``delta`` that come back with them, so they are checked too.
     """
-    q, k, v, do = (x.astype(np.float32) for x in (q, k, v, do))
-    n, scale = len(q), np.float32(softmax_scale(q.shape[-1]))
-    dk, dv = np.zeros(k.shape), np.zeros(v.shape)
-    dq, o, lse = np.empty(q.shape), np.empty(q.shape), np.empty(n)
-    for lo in range(0, n, block):
-        rows = slice(lo, min(lo + block, n))
-        seen = rows.stop if causal else n
-        p = (q[rows] * scale) @ k[:seen].T
-        if causal:
-            p[:, lo:][np.triu(np.ones((rows.stop - lo, seen - lo), dtype=bool), 1)] = -np.inf
-        largest = p.max(1, keepdims=True)
-        p = np.exp(p - largest)
-        total = p.sum(1, keepdims=True)
-        p /= total
-        lse[rows] = (largest + np.log(total))[:, 0]
-        o[rows] = p @ v[:seen]
-        dv[:seen] += p.T @ do[rows]
-        ds = do[rows] @ v[:seen].T
-        ds -= (o[rows] * do[rows]).sum(1, keepdims=True).astype(np.float32)
-        ds *= p
-        dq[rows] = scale * (ds @ k[:seen])
-        dk[:seen] += scale * (ds.T @ q[rows])
-    return Gradients(dq, dk, dv, o, lse)
+    q, k, v, do, lse, delta = (x.astype(np.float64) for x in (q, k, v, do, lse, delta))
+    scale, every = softmax_scale(q.shape[-1]), np.arange(len(q))
+    s = scale * q[rows] @ k.T
+    if causal:
+        s[every[None, :] > rows[:, None]] = -np.inf
+    largest = s.max(1, keepdims=True)
+    p = np.exp(s - largest)
+    lse_at = (largest + np.log(p.sum(1, keepdims=True)))[:, 0]
+    p /= p.sum(1, keepdims=True)
+    o_at = p @ v
+    delta_at = (o_at * do[rows]).sum(1)
+    dq_at = scale * (p * (do[rows] @ v.T - delta_at[:, None])) @ k
+
+    s = scale * q @ k[rows].T
+    if causal:
+        s[every[:, None] < rows[None, :]] = -np.inf
+    p = np.exp(s - lse[:, None])
+    ds = p * (do @ v[rows].T - delta[:, None])
+    return SampledGradients(dq_at, o_at, lse_at, delta_at, dk=scale * ds.T @ q, dv=p.T @ do)
 
 
 def softmax_scale(head_dim: int) -> float:

@@ -7,7 +7,13 @@ import pytest
 
 from kernels.flops import attention_flops
 from kernels.launch_configs import BACKWARD, BACKWARD_DQ, FORWARD, ROW_ALIGNMENT, ROWWISE
-from kernels.reference import attention_gradients, pad_rows, relative_error, softmax_scale
+from kernels.reference import (
+    attention_gradients,
+    attention_gradients_at,
+    pad_rows,
+    relative_error,
+    softmax_scale,
+)
 
 
 def forward(q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> np.ndarray:
@@ -93,3 +99,18 @@ def test_relative_error() -> None:
     assert relative_error(np.array([1.0, 4.0]), expected) == 2
     for bad in (math.nan, math.inf):
         assert relative_error(np.array([1.0, bad]), expected) == math.inf
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_sampled_gradients_are_those_of_the_whole(causal: bool) -> None:
+    rng = np.random.default_rng(3)
+    q, k, v, do = rng.standard_normal((4, 1, 1, 200, 64))
+    whole = attention_gradients(q, k, v, do, causal)
+    delta = (whole.o * do).sum(-1)[0, 0]
+    rows = np.array([0, 7, 63, 64, 199])
+    inputs = [x[0, 0] for x in (q, k, v, do)]
+    sampled = attention_gradients_at(rows, *inputs, whole.lse[0, 0], delta, causal)
+    for name in ("dq", "dk", "dv", "o", "lse"):
+        expected = getattr(whole, name)[0, 0][rows]
+        assert relative_error(getattr(sampled, name), expected) < 1e-12, name
+    assert relative_error(sampled.delta, delta[rows]) < 1e-12
