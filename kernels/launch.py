@@ -80,10 +80,13 @@ class LoadedKernel:
 
     @classmethod
     def load(cls, gpu: Gpu, cubin: bytes, entry: dict[str, Any]) -> LoadedKernel:
-        """``entry``: a kernel of an evidence record. Raises LaunchError."""
+        """``entry``: a kernel of an evidence record. Raises LaunchError.
+
+        The cubin's hash is checked first: the driver reads past the end of one that was cut short, and
+        the process dies (seen with driver 580).
+        """
         meta = entry["launch"]
-        expected = entry.get("objects", {}).get("cubin")
-        if expected and hashlib.sha256(cubin).hexdigest() != expected:
+        if hashlib.sha256(cubin).hexdigest() != entry["objects"]["cubin"]:
             raise LaunchError(f"{meta['kernel_name']}: the cubin is not the one of its record")
         if int(meta["target"].removeprefix("cuda:")) != gpu.compute_capability:
             raise LaunchError(

@@ -5,6 +5,7 @@ Skipped, with the reason, where there is no such GPU or no cuda.core.
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from typing import Any
 
@@ -49,7 +50,9 @@ def compiled(variant: Variant | None, head_dim: int) -> Any:
             "hidden_parameters": parameters - len(spec.signature),
             "rows_per_program": spec.rows_per_program,
         }
-        found.append(({"launch": launch, "signature": list(spec.signature.items())}, kernel.cubin))
+        objects = {"cubin": hashlib.sha256(kernel.cubin).hexdigest()}
+        entry = {"launch": launch, "signature": list(spec.signature.items()), "objects": objects}
+        found.append((entry, kernel.cubin))
     return found
 
 
@@ -90,9 +93,11 @@ def test_a_cubin_for_another_gpu_is_refused(gpu: Gpu) -> None:
 def test_a_damaged_cubin_is_one_clear_error(gpu: Gpu) -> None:
     [(entry, cubin)] = compiled(Variant.NONE, 64)
     with pytest.raises(LaunchError, match="not the one of its record"):
-        LoadedKernel.load(gpu, cubin[:-1], {**entry, "objects": {"cubin": "0" * 64}})
-    with pytest.raises(LaunchError, match="driver refuses"):
         LoadedKernel.load(gpu, cubin[:200], entry)
+    nonsense = b"\x7fELF" + bytes(4096)
+    whole = {**entry, "objects": {"cubin": hashlib.sha256(nonsense).hexdigest()}}
+    with pytest.raises(LaunchError, match="driver refuses"):
+        LoadedKernel.load(gpu, nonsense, whole)
 
 
 def test_no_such_gpu() -> None:
