@@ -62,9 +62,12 @@ def main() -> int:
     parser.add_argument("plan", type=Path)
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    from kernels.interleave import Plan
-    from kernels.launch import LaunchError
-
+    try:
+        from kernels.interleave import Plan
+        from kernels.launch import LaunchError
+    except ImportError as error:
+        print(f"session: {error}; it needs numpy, zstandard, cuda-core, nvidia-ml-py", file=sys.stderr)
+        return 1
     try:
         plan = Plan(**json.loads(options.plan.read_text()))
         if options.worker:

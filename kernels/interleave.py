@@ -193,9 +193,8 @@ class Session:
         subject = run.subject
         key = _key(case, subject.commit, subject.variant)
         run.workload.poison()
-        run.workload.zero_dq()
         try:
-            run.kernels_only()
+            run.whole_backward()  # dQ's conversion is checked with it
             self._wait(key)
         except CulpritError:
             raise
@@ -226,7 +225,7 @@ class Session:
             if series == "kernel" and index >= self.plan.min_blocks and result.is_narrow():
                 continue
             self._block(series, rng.permutation(len(runs)), runs, result)
-        result.write(complete=True)
+        result.write(complete=result.has_enough())
 
     def _block(self, series: str, order: Any, runs: list[_Run], result: _Result) -> None:
         stream = self.gpu.stream
@@ -303,6 +302,13 @@ class _Result:
         if time.monotonic() - self._written_s > _WRITE_EVERY_S:
             self.write(complete=False)
             self._written_s = time.monotonic()
+
+    def has_enough(self) -> bool:
+        """Whether both series have the blocks that the plan asks for at least."""
+        plan = self.session.plan
+        wanted = {"kernel": plan.min_blocks, "backward": min(plan.backward_blocks, plan.min_blocks)}
+        taken = {name: sum(block["series"] == name for block in self.blocks) for name in wanted}
+        return all(taken[name] >= wanted[name] for name in wanted)
 
     def is_narrow(self) -> bool:
         """Whether every ratio to inline_asm of the same commit is known well enough (95 %, normal)."""

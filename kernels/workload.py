@@ -91,15 +91,14 @@ class Workload:
             self.buffers[name].fill(0xFF, stream=self.gpu.stream)
 
     def errors(self) -> dict[str, float]:
-        """Largest relative error of dq (float32 sum, scaled here), dk and dv in the first, a middle and the
-        last head: by value in the sampled rows; infinite if any row of these heads is not finite."""
+        """Largest relative error of dq (as converted), dk and dv in the first, a middle and the last head:
+        by value in the sampled rows; infinite if any row of these heads is not finite."""
         worst = {"dq": 0.0, "dk": 0.0, "dv": 0.0}
         for head in sorted({0, self.total_heads // 2, self.total_heads - 1}):
             expected = self._expected(head)
             actual = {
-                "dq": self._download("DQ", np.float32, head) * np.float32(softmax_scale(self.case.head_dim)),
-                "dk": self._download("DK", None, head),
-                "dv": self._download("DV", None, head),
+                name: self._download(buffer, head)
+                for name, buffer in (("dq", "DQ16"), ("dk", "DK"), ("dv", "DV"))
             }
             for name, array in actual.items():
                 error = relative_error(array[self._rows].astype(np.float64), getattr(expected, name))
@@ -118,7 +117,7 @@ class Workload:
     def _expected(self, head: int) -> SampledGradients:
         """Raises ValueError if the forward or the preprocess kernel is wrong: then nothing can be judged."""
         if head not in self._reference:
-            inputs = [self._download(name, None, head) for name in _INPUTS]
+            inputs = [self._download(name, head) for name in _INPUTS]
             lse = self._download_rows("M", head) * math.log(2)  # kept in powers of two
             delta = self._download_rows("D", head)
             expected = attention_gradients_at(self._rows, *inputs, lse, delta, self.case.causal)
@@ -134,13 +133,10 @@ class Workload:
         n_ctx = self.case.n_ctx
         return self.gpu.download(self.buffers[name], np.float32, (n_ctx,), head * n_ctx * 4)
 
-    def _download(self, name: str, dtype: Any, head: int) -> np.ndarray:
-        """One head of a tensor as float32; dtype None: the case's own."""
+    def _download(self, name: str, head: int) -> np.ndarray:
+        """One head of a tensor of the case's dtype, as float32."""
         shape = (self.case.n_ctx, self.case.head_dim)
-        size = 4 if dtype else 2
-        offset = head * shape[0] * shape[1] * size
-        if dtype is not None:
-            return self.gpu.download(self.buffers[name], dtype, shape, offset)
+        offset = head * shape[0] * shape[1] * 2
         if self.case.dtype == "fp16":
             return self.gpu.download(self.buffers[name], np.float16, shape, offset).astype(np.float32)
         bits = self.gpu.download(self.buffers[name], np.uint16, shape, offset)

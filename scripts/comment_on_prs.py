@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from scripts.tracker.codegen_diff import Judgement
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import run_command
 from scripts.tracker.harness import Workspace
 from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,10 +7,8 @@ difference. Pure: values in, values out.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 from scripts.tracker.model import (
     Case,
@@ -24,6 +22,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import CodegenPolicy, CodegenRule
+from scripts.tracker.steps import Judgement, Step, finding_id, pairs, steps
 
 OK = MeasurementStatus.OK
 # How often each outcome came out, by the words that the summary prints.
@@ -51,27 +50,6 @@ class Moved:
         return CodegenChange(variant, self.rule.metric, self.before, self.after, self.meaning)
 
 
-@dataclass(slots=True)
-class Judgement:
-    """Findings, and a count of everything that was looked at and is no finding."""
-
-    findings: list[Finding] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One case and target at two neighbouring measured commits: measurements by variant."""
-
-    case: Case
-    target: str
-    before: Commit
-    after: Commit
-    unmeasured: int
-    old: dict[str, CodegenMeasurement]
-    new: dict[str, CodegenMeasurement]
-
-
 def judge_codegen(
     measurements: list[CodegenMeasurement],
     commits: list[Commit],
@@ -83,30 +61,19 @@ def judge_codegen(
     ``commits``: first-parent order, measured or not. ``roles``: of each variant (candidates are held
     against references; controls tell a change of the whole kernel from one of dQ's path).
     """
+    series: dict[tuple[str, str, Case], list[CodegenMeasurement]] = defaultdict(list)
+    for m in measurements:
+        series[m.target, "", m.case].append(m)
     judgement = Judgement()
-    for step in _steps(measurements, commits):
-        for candidate in sorted(v for v, role in roles.items() if role is Role.CANDIDATE):
-            for reference in sorted(v for v, role in roles.items() if role is Role.REFERENCE):
-                finding = _judge_pair(step, candidate, reference, policy, judgement.counts)
-                if finding is not None:
-                    judgement.findings.append(finding)
+    for step in steps(series, commits):
+        for candidate, reference in pairs(roles):
+            finding = _judge_pair(step, candidate, reference, policy, judgement.counts)
+            if finding is not None:
+                judgement.findings.append(finding)
     return judgement
 
 
-def _steps(measurements: list[CodegenMeasurement], commits: list[Commit]) -> list[_Step]:
-    by_series: dict[tuple[str, Case], dict[str, dict[str, CodegenMeasurement]]] = defaultdict(dict)
-    for m in measurements:
-        by_series[m.target, m.case].setdefault(m.commit, {})[m.variant] = m
-    steps = []
-    for (target, case), by_commit in sorted(by_series.items()):
-        measured = [(i, c) for i, c in enumerate(commits) if c.commit in by_commit]
-        for (i, before), (j, after) in pairwise(measured):
-            old, new = by_commit[before.commit], by_commit[after.commit]
-            steps.append(_Step(case, target, before, after, j - i - 1, old, new))
-    return steps
-
-
-def _moved(step: _Step, variant: str, policy: CodegenPolicy) -> list[Moved]:
+def _moved(step: Step[CodegenMeasurement], variant: str, policy: CodegenPolicy) -> list[Moved]:
     """Rules that fire for a variant, heaviest first; none unless it was measured on both sides."""
     old, new = step.old.get(variant), step.new.get(variant)
     if old is None or new is None or old.status is not OK or new.status is not OK:
@@ -120,27 +87,27 @@ def _moved(step: _Step, variant: str, policy: CodegenPolicy) -> list[Moved]:
     return fired
 
 
-def _is_everywhere(moved: Moved, step: _Step) -> bool:
+def _is_everywhere(moved: Moved, step: Step[CodegenMeasurement]) -> bool:
     """Whether every variant measured on both sides moved alike, controls included."""
-    both = [v for v in step.old if _is_ok(step.old, v) and _is_ok(step.new, v)]
+    both = step.on_both_sides()
     return not any(_is_alone(moved, step, variant) for variant in both)
 
 
 def _judge_pair(
-    step: _Step,
+    step: Step[CodegenMeasurement],
     candidate: str,
     reference: str,
     policy: CodegenPolicy,
     counts: Counter[str],
 ) -> Finding | None:
     counts[COMPARED] += 1
-    lost = [v for v in (candidate, reference) if not _is_ok(step.new, v)]
-    if lost and _is_ok(step.old, candidate) and _is_ok(step.old, reference):
+    lost = [v for v in (candidate, reference) if not step.has(v)]
+    if lost and step.had(candidate) and step.had(reference):
         return _lost_finding(step, candidate, reference, lost)
-    if not _is_ok(step.new, candidate) or not _is_ok(step.new, reference):
+    if lost:
         counts[ABSENT] += 1
         return None
-    if not _is_ok(step.old, candidate) or not _is_ok(step.old, reference):
+    if not (step.had(candidate) and step.had(reference)):
         counts[NEW] += 1
         return None
 
@@ -176,7 +143,7 @@ def _judge_pair(
     )
 
 
-def _is_alone(moved: Moved, step: _Step, other: str) -> bool:
+def _is_alone(moved: Moved, step: Step[CodegenMeasurement], other: str) -> bool:
     """Whether the other variant did not move alike: by more than the rule's threshold for shares of the
     whole kernel (9.9 % beside 10.1 % is the same change), at all for counts on dQ's path."""
     rule = moved.rule
@@ -189,16 +156,12 @@ def _is_alone(moved: Moved, step: _Step, other: str) -> bool:
     return False
 
 
-def _is_ok(side: dict[str, CodegenMeasurement], variant: str) -> bool:
-    return variant in side and side[variant].status is OK
-
-
-def _same_code(step: _Step, variant: str) -> bool:
+def _same_code(step: Step[CodegenMeasurement], variant: str) -> bool:
     old, new = step.old[variant].evidence, step.new[variant].evidence
     return old is not None and new is not None and old.identity == new.identity
 
 
-def _lost_finding(step: _Step, candidate: str, reference: str, lost: list[str]) -> Finding:
+def _lost_finding(step: Step[CodegenMeasurement], candidate: str, reference: str, lost: list[str]) -> Finding:
     """A variant that compiled before and does not now: nothing can be said about the pair."""
     reasons = []
     for variant in lost:
@@ -221,7 +184,7 @@ def _explain(candidate: str, reference: str, of_candidate: list[Moved], of_refer
     return " ".join(sentences)
 
 
-def _first_changed_stage(step: _Step, variant: str) -> Stage | None:
+def _first_changed_stage(step: Step[CodegenMeasurement], variant: str) -> Stage | None:
     """The first stage where dQ's path differs; None if it does in none, or there is no evidence."""
     old, new = step.old[variant].evidence, step.new[variant].evidence
     if old is None or new is None:
@@ -232,7 +195,7 @@ def _first_changed_stage(step: _Step, variant: str) -> Stage | None:
     return None
 
 
-def _explain_stage(step: _Step, variant: str, stage: Stage | None) -> str:
+def _explain_stage(step: Step[CodegenMeasurement], variant: str, stage: Stage | None) -> str:
     old, new = step.old[variant].evidence, step.new[variant].evidence
     if old is None or new is None:
         return "The evidence store has no texts for both sides, so the stage is unknown."
@@ -254,7 +217,7 @@ def _path_difference(old: dict[str, int], new: dict[str, int]) -> tuple[str, str
 
 
 def _finding(
-    step: _Step,
+    step: Step[CodegenMeasurement],
     candidate: str,
     reference: str,
     verdict: Verdict,
@@ -277,12 +240,3 @@ def _finding(
         unmeasured_commits=step.unmeasured,
         explanation=explanation,
     )
-
-
-def finding_id(
-    kind: str, candidate: str, reference: str, case: Case, target: str, before: Commit, after: Commit
-) -> str:
-    """Stable over runs and machines. The verdict is not in it: when that changes, it is still the same
-    finding, to be edited in place."""
-    identity = "|".join((kind, candidate, reference, str(case), target, before.commit, after.commit))
-    return hashlib.sha256(identity.encode()).hexdigest()[:12]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scripts.tracker.codegen_diff import Judgement, judge_codegen
+from scripts.tracker.codegen_diff import judge_codegen
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Workspace
 from scripts.tracker.model import (
@@ -31,6 +31,7 @@ from scripts.tracker.results import (
     read_variants,
     timing_measurements,
 )
+from scripts.tracker.steps import Judgement
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.timing_diff import judge_timing
 
@@ -76,6 +77,11 @@ class History:
             lines.append(f"{gpu}, driver {driver}, {day if started_ms else 'unknown day'}")
         return list(dict.fromkeys(lines))
 
+    def only(self, commits: set[str]) -> None:
+        """Keep what was measured of these commits."""
+        self.measurements = [m for m in self.measurements if m.commit in commits]
+        self.timings = [t for t in self.timings if t.commit in commits]
+
     def label(self, commit: str) -> str:
         """What people call a commit."""
         return next((c.label for c in self.commits if c.commit == commit), commit[:10])
@@ -95,11 +101,11 @@ def load_history(workspace: Workspace) -> History:
                     timings.setdefault((t.commit, t.variant, t.case, t.machine), t)
             except TrackerError as error:
                 history.problems.append(error)
-    history.timings = _of_one_version(list(timings.values()), history)
     history.measurements = [
         _attach(measurement, workspace.evidence, history)
         for measurement in _of_one_version(list(measurements.values()), history)
     ]
+    history.timings = _of_the_same_kernels(_of_one_version(list(timings.values()), history), history)
     ordered = {c.commit for c in history.commits}
     found = [m.commit for m in history.measurements] + [t.commit for t in history.timings]
     strays = sorted({commit[:10] for commit in found if commit not in ordered})
@@ -121,7 +127,14 @@ def judge(history: History) -> Judgement:
     roles = {variant: facts.role for variant, facts in history.variants.items()}
     policy = read_policy()
     of_code = judge_codegen(history.measurements, history.commits, roles, policy.codegen)
-    return judge_timing(history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code)
+    compiled = {
+        (m.commit, m.variant, m.case)
+        for m in history.measurements
+        if m.target == TIMED_TARGET and m.status is MeasurementStatus.OK
+    }
+    return judge_timing(
+        history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code, compiled
+    )
 
 
 def _load_folder(root: Path, history: History) -> list[CommitResults]:
@@ -156,6 +169,20 @@ def _of_one_version(measurements: list[_M], history: History) -> list[_M]:
         for v, n in left_out.items()
     ]
     return [m for m in measurements if m.version == kept]
+
+
+def _of_the_same_kernels(timings: list[TimingMeasurement], history: History) -> list[TimingMeasurement]:
+    """GPU time of the kernels whose code was measured. Versions are "KERNELS.METHOD" (`kernels.fingerprint`);
+    time of other kernels says nothing about this code."""
+    if not timings or not history.measurements:
+        return timings
+    kernels = history.measurements[0].version.split(".")[0]
+    if timings[0].version.split(".")[0] == kernels:
+        return timings
+    history.notes.append(
+        "the GPU time is of other kernels (other sources in kernels/) than the code, and is left out"
+    )
+    return []
 
 
 def _attach(m: CodegenMeasurement, evidence: EvidenceStore, history: History) -> CodegenMeasurement:

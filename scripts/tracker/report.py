@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from scripts.tracker.codegen_diff import Judgement
 from scripts.tracker.comment import TEMPLATES
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.judge import History
 from scripts.tracker.model import Case, MeasurementStatus, Verdict
+from scripts.tracker.steps import Judgement
 
 # 1: first version.
 FINDINGS_SCHEMA = 1

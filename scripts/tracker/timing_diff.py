@@ -6,13 +6,9 @@ then explains the finding, or is counted as a change that costs nothing.
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import replace
 
-from scripts.tracker.codegen_diff import Judgement, finding_id
 from scripts.tracker.model import (
     Case,
     Commit,
@@ -23,27 +19,20 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import TimingPolicy
+from scripts.tracker.steps import Judgement, Step, finding_id, pairs, steps
 from scripts.tracker.timing import RatioChange, is_relevant, leg, ratio_change
 
 OK = MeasurementStatus.OK
 TIMED = "pairs timed on the GPU"
 STEADY = "pairs timed whose ratio did not move by what policy.toml calls relevant"
 FEW_BLOCKS = "pairs with too few valid blocks to judge their time"
+# A control that moved at least half as far as the candidate explains it: it has no write of dQ to slow down.
+_CONTROLS_SHARE = 0.5
+_WORDS = {
+    True: "The code of both changed in nothing that matters by policy.toml.",
+    False: "The code was not compiled here for both commits: make track does.",
+}
 HARMLESS = "pairs whose code changed in a way that matters, but whose GPU time did not"
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    case: Case
-    target: str
-    before: Commit
-    after: Commit
-    unmeasured: int
-    old: dict[str, TimingMeasurement]
-    new: dict[str, TimingMeasurement]
-
-    def has(self, variant: str) -> bool:
-        return all(variant in side and side[variant].status is OK for side in (self.old, self.new))
 
 
 def judge_timing(
@@ -53,38 +42,46 @@ def judge_timing(
     policy: TimingPolicy,
     target: str,
     codegen: Judgement,
+    compiled: set[tuple[str, str, Case]],
 ) -> Judgement:
     """Findings of time, with the code's changes beside them, and the code's findings that no time settles.
 
     ``timings``: of one target and version. Machines are never mixed: each is its own series.
+    ``compiled``: (commit, variant, case) whose code was looked at, so that "nothing changed in the code" is
+    said of no other.
     """
     judgement = Judgement(counts=codegen.counts.copy())
     code = {(f.candidate, f.reference, f.case, f.before, f.after): f for f in codegen.findings}
     settled: set[str] = set()
     harmless: dict[str, bool] = {}
-    for step in _steps(timings, commits, target):
-        for candidate, reference in _pairs(roles):
-            if not (step.has(candidate) and step.has(reference)):
+    series: dict[tuple[str, str, Case], list[TimingMeasurement]] = defaultdict(list)
+    for t in timings:
+        series[target, t.machine, t.case].append(t)
+    for step in steps(series, commits):
+        both = step.on_both_sides()
+        for candidate, reference in pairs(roles):
+            if candidate not in both or reference not in both:
                 continue
             judgement.counts[TIMED] += 1
             moved = _moved(step, candidate, reference, policy, judgement.counts)
             if moved is None:
                 continue
-            wide = moved.candidate_change is not None and _is_wide(step, moved.candidate_change, policy)
+            verdict = _verdict(step, roles, moved, policy)
             case = replace(step.case, n_ctx=None)
             behind = code.get((candidate, reference, case, step.before, step.after))
             if behind is not None:
                 settled.add(behind.id)
-                costs = wide or is_relevant(moved, policy)
-                harmless[behind.id] = harmless.get(behind.id, True) and not costs
-            if is_relevant(moved, policy):
-                verdict = _verdict(moved, policy)
-                judgement.findings.append(_finding(step, candidate, reference, moved, behind, verdict))
-            elif wide:
-                verdict = Verdict.COMPILER_WIDE
-                judgement.findings.append(_finding(step, candidate, reference, moved, behind, verdict))
-            else:
+                harmless[behind.id] = harmless.get(behind.id, True) and verdict is None
+            if verdict is None:
                 judgement.counts[STEADY] += 1
+                continue
+            looked_at = all(
+                (commit.commit, v, case) in compiled
+                for commit in (step.before, step.after)
+                for v in (candidate, reference)
+            )
+            of_code = _WORDS[looked_at] if behind is None else behind.explanation
+            judgement.findings.append(_finding(step, candidate, reference, moved, behind, verdict, of_code))
     judgement.counts[HARMLESS] += sum(harmless.values())
     judgement.counts += Counter()  # drops zeros
     left = [f for f in codegen.findings if f.id not in settled]
@@ -93,26 +90,8 @@ def judge_timing(
     return judgement
 
 
-def _pairs(roles: dict[str, Role]) -> Iterator[tuple[str, str]]:
-    for candidate in sorted(v for v, role in roles.items() if role is Role.CANDIDATE):
-        for reference in sorted(v for v, role in roles.items() if role is Role.REFERENCE):
-            yield candidate, reference
-
-
-def _steps(timings: list[TimingMeasurement], commits: list[Commit], target: str) -> Iterator[_Step]:
-    series: dict[tuple[str, Case], dict[str, dict[str, TimingMeasurement]]] = defaultdict(dict)
-    for t in timings:
-        series[t.machine, t.case].setdefault(t.commit, {})[t.variant] = t
-    for (_, case), by_commit in sorted(series.items()):
-        measured = [(i, c) for i, c in enumerate(commits) if c.commit in by_commit]
-        for (i, before), (j, after) in pairwise(measured):
-            yield _Step(
-                case, target, before, after, j - i - 1, by_commit[before.commit], by_commit[after.commit]
-            )
-
-
 def _moved(
-    step: _Step, candidate: str, reference: str, policy: TimingPolicy, counts: Counter[str]
+    step: Step[TimingMeasurement], candidate: str, reference: str, policy: TimingPolicy, counts: Counter[str]
 ) -> RatioChange | None:
     try:
         return ratio_change(
@@ -123,37 +102,46 @@ def _moved(
         return None
 
 
-def _is_wide(step: _Step, candidate_change: float, policy: TimingPolicy) -> bool:
-    """Whether all variants, controls too, moved the candidate's way by a relevant amount (their median).
+def _verdict(
+    step: Step[TimingMeasurement], roles: dict[str, Role], moved: RatioChange, policy: TimingPolicy
+) -> Verdict | None:
+    """Which leg moved decides; None if neither the candidate nor the ratio moved by a relevant amount.
 
-    Both commits were timed side by side in one process, so the machine cannot have done it.
+    Within one session both commits ran side by side in one process, so a leg is the compiler's doing, not
+    the machine's. Without legs (two sessions) there is only the ratio.
     """
+    own, relevant = moved.candidate_change, is_relevant(moved, policy)
+    if own is None:
+        if not relevant:
+            return None
+        return Verdict.REGRESSION if moved.change > 0 else Verdict.IMPROVEMENT
+    if abs(own) < policy.min_relative_change:
+        return Verdict.REFERENCE_MOVED if relevant else None
+    if _controls_moved_too(step, roles, own):
+        return Verdict.COMPILER_WIDE
+    if relevant and (moved.change > 0) != (own > 0):
+        return Verdict.REFERENCE_MOVED  # it moved the same way, and farther
+    return Verdict.REGRESSION if own > 0 else Verdict.IMPROVEMENT
+
+
+def _controls_moved_too(step: Step[TimingMeasurement], roles: dict[str, Role], own: float) -> bool:
+    """Whether every control moved the candidate's way, at least half as far: then it is not about dQ."""
+    controls = [v for v in step.on_both_sides() if roles.get(v) is Role.CONTROL]
     try:
-        legs = [leg(step.old[v], step.new[v]) for v in step.old if step.has(v)]
+        legs = [leg(step.old[v], step.new[v]) for v in controls]
     except ValueError:
-        return False  # some variant has other blocks: not all can be compared
-    alike = all((moved > 0) == (candidate_change > 0) for moved in legs)
-    return alike and abs(statistics.median(legs)) >= policy.min_relative_change
-
-
-def _verdict(moved: RatioChange, policy: TimingPolicy) -> Verdict:
-    """Which leg moved decides; without legs (two sessions) the ratio alone does."""
-    worse = moved.change > 0
-    of_candidate, of_reference = moved.candidate_change, moved.reference_change
-    if of_candidate is not None and of_reference is not None:
-        candidate_moved = abs(of_candidate) >= policy.min_relative_change and (of_candidate > 0) == worse
-        if not candidate_moved or abs(of_reference) > 2 * abs(of_candidate):
-            return Verdict.REFERENCE_MOVED
-    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT
+        return False  # a control of another session or with other blocks cannot tell
+    return bool(legs) and all(moved / own >= _CONTROLS_SHARE for moved in legs)
 
 
 def _finding(
-    step: _Step,
+    step: Step[TimingMeasurement],
     candidate: str,
     reference: str,
     moved: RatioChange,
     behind: Finding | None,
     verdict: Verdict,
+    of_code: str,
 ) -> Finding:
     low, high = moved.interval
     words = [
@@ -163,7 +151,7 @@ def _finding(
     if moved.candidate_change is not None and moved.reference_change is not None:
         legs = {candidate: moved.candidate_change, reference: moved.reference_change}
         words.append("; ".join(f"{name} alone: {leg:+.1%}" for name, leg in legs.items()) + ".")
-    words.append(behind.explanation if behind else "No change of the code that matters by policy.toml.")
+    words.append(of_code)
     return Finding(
         id=finding_id("timing", candidate, reference, step.case, step.target, step.before, step.after),
         verdict=verdict,

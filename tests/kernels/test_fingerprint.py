@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from kernels import fingerprint as module
-from kernels.fingerprint import SOURCES, TIMING_SOURCES, fingerprint, strip_comments, timing_fingerprint
+from kernels.fingerprint import (
+    KERNEL_SOURCES,
+    METRIC_SOURCES,
+    fingerprint,
+    strip_comments,
+    timing_fingerprint,
+)
+from kernels.fingerprint import (
+    TIMING_SOURCES as SESSION_SOURCES,
+)
+
+SOURCES = (*KERNEL_SOURCES, *METRIC_SOURCES)
+TIMING_SOURCES = (*KERNEL_SOURCES, *SESSION_SOURCES)
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 # Imported on the way to a record, but without influence on what it says: where it is kept, this hash.

@@ -35,9 +35,9 @@ def gpu() -> Gpu:
 
 @cache
 def compiled(variant: Variant | None, head_dim: int) -> Any:
-    """Entries and cubins of a variant's kernels (None: forward and preprocess), or the compiler's refusal."""
+    """Entries and cubins of a variant's kernels, or the compiler's refusal. None: the support kernels."""
     case = Case(head_dim, True, "fp16")
-    specs = variant_specs(variant, case) if variant else support_specs(case)[:2]
+    specs = variant_specs(variant, case) if variant else support_specs(case)
     found = []
     for spec in specs:
         kernel = compile_fresh(spec, "cuda:90")
@@ -69,11 +69,12 @@ def test_gradients_at_the_timed_shapes(gpu: Gpu, variant: Variant, head_dim: int
         pytest.skip(f"this Triton has no {variant.value}: {kernels.message[-200:]}")
     workload = Workload(gpu, TimedCase(head_dim, True, "fp16", n_ctx), seed=5)
     try:
-        for launch in launches(gpu, workload, compiled(None, head_dim)):
-            launch(gpu.stream)
+        forward, preprocess, convert_dq = launches(gpu, workload, compiled(None, head_dim))
+        forward(gpu.stream)
+        preprocess(gpu.stream)
         workload.poison()
         workload.zero_dq()
-        for launch in launches(gpu, workload, kernels):
+        for launch in [*launches(gpu, workload, kernels), convert_dq]:
             launch(gpu.stream)
         errors = workload.errors()
     finally:

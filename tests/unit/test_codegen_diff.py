@@ -8,7 +8,6 @@ from scripts.tracker.codegen_diff import (
     COMPARED,
     IRRELEVANT,
     SAME_CODE,
-    Judgement,
     judge_codegen,
 )
 from scripts.tracker.codegen_diff import (
@@ -26,6 +25,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import CodegenPolicy, CodegenRule
+from scripts.tracker.steps import Judgement
 
 POLICY = CodegenPolicy(
     (

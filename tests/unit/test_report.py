@@ -12,11 +12,11 @@ import pytest
 from builders import FACTS, FINDINGS, NARROWER, NEW, OLD, finding, history, measured
 from rich.console import Console
 
-from scripts.tracker.codegen_diff import Judgement
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.judge import History
 from scripts.tracker.model import Commit, Finding, Role, VariantFacts, Verdict
 from scripts.tracker.report import findings_json, print_summary, print_table, render_html
+from scripts.tracker.steps import Judgement
 
 ALL = [f for group in FINDINGS.values() for f in group]
 HOSTILE = "<script>alert(1)</script> \" onload='x' [/] [bold red]@me[/] & {{ 7 * 7 }}"

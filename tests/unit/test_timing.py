@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 from builders import COMMITS, NEW, OLD, ROLES, TARGET, VERSION
 
-from scripts.tracker.codegen_diff import Judgement
 from scripts.tracker.model import (
     Case,
     CodegenChange,
@@ -20,6 +19,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import TimingPolicy
+from scripts.tracker.steps import Judgement
 from scripts.tracker.timing import hodges_lehmann, is_relevant, leg, ratio_change
 from scripts.tracker.timing_diff import FEW_BLOCKS, HARMLESS, STEADY, TIMED, judge_timing
 
@@ -46,7 +46,9 @@ def history(after: dict[str, float], session: str = "one") -> list[TimingMeasure
 
 
 def judged(timings: list[TimingMeasurement], codegen: Judgement | None = None) -> Judgement:
-    return judge_timing(timings, COMMITS, ROLES, POLICY, TARGET, codegen or Judgement())
+    case = replace(CASE, n_ctx=None)
+    compiled = {(c.commit, v, case) for c in (OLD, NEW) for v in ROLES} if codegen else set()
+    return judge_timing(timings, COMMITS, ROLES, POLICY, TARGET, codegen or Judgement(), compiled)
 
 
 def verdicts(judgement: Judgement) -> set[Verdict]:
@@ -126,9 +128,34 @@ def test_in_two_sessions_all_slower_may_be_the_machine() -> None:
     assert judgement.counts[STEADY] == 2
 
 
-def test_a_control_that_stands_still_makes_it_no_compiler_wide_change() -> None:
-    slower = {**dict.fromkeys(ROLES, 1.1e-3), "none": 0.99e-3}
-    assert judged(history(slower)).findings == []
+def test_a_control_that_stands_still_says_that_it_is_about_dq() -> None:
+    """Every write of dQ got slower, so no ratio moved: the candidate's own time tells."""
+    slower = {**dict.fromkeys(ROLES, 1.1e-3), "none": 1e-3}
+    judgement = judged(history(slower))
+    assert verdicts(judgement) == {Verdict.REGRESSION}
+    assert all(abs(f.change or 0) < 0.01 for f in judgement.findings)
+
+
+def test_one_reference_that_got_faster_does_not_hide_a_slower_compiler() -> None:
+    """Triton 3.9: all slower but two_pass. Against that one, too, it is the compiler."""
+    slower = {**dict.fromkeys(ROLES, 1.1e-3), "store": 0.9e-3}
+    assert verdicts(judged(history(slower))) == {Verdict.COMPILER_WIDE}
+
+
+def test_a_reference_that_moved_farther_moved_the_ratio() -> None:
+    faster = {"atomic_add": 0.93e-3, "inline_asm": 0.8e-3}
+    of = {f.reference: f.verdict for f in judged(history(faster)).findings}
+    assert of == {"inline_asm": Verdict.REFERENCE_MOVED, "store": Verdict.IMPROVEMENT}
+
+
+def test_code_that_was_not_compiled_is_not_called_unchanged() -> None:
+    without = judged(history({"atomic_add": 1.2e-3})).findings
+    assert all("not compiled here" in f.explanation for f in without)
+    codegen = Judgement([code_finding("inline_asm")])
+    of_store = [
+        f for f in judged(history({"atomic_add": 1.2e-3}), codegen).findings if f.reference == "store"
+    ]
+    assert all("nothing that matters" in f.explanation for f in of_store)
 
 
 def test_nothing_moved_is_counted() -> None:
