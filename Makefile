@@ -8,10 +8,13 @@ TARGETS ?= cuda:90
 # Environment of the kernel tests: the Triton that the interpreter tests run, as in an asv environment.
 TEST_TRITON ?= 3.8.0
 
+# Through the environment, so that the shell does not read them as code.
+export RELEASES TARGETS
+
 .PHONY: track test test-fast lint report clean
 
 track: .venv/ready
-	.venv/bin/python -m scripts.track --releases "$(RELEASES)" --targets "$(TARGETS)"
+	.venv/bin/python -m scripts.track --releases "$$RELEASES" --targets "$$TARGETS" $(if $(RETRY),--retry-failed)
 
 test: .venv/ready .venv-kernels/ready lint
 	.venv/bin/python -m pytest tests/unit tests/contract tests/end_to_end
@@ -33,6 +36,9 @@ lint: .venv/ready
 .venv-kernels/ready: asv.conf.json scripts/make_venv.sh
 	scripts/make_venv.sh .venv-kernels "$(PYTHON)" triton==$(TEST_TRITON) numpy==2.4.6 zstandard==0.25.0 \
 	  nvidia-cuda-nvdisasm==13.5.37 setuptools==80.9.0 pytest==9.2.0
+
+report: .venv/ready
+	.venv/bin/python -m scripts.report
 
 clean:
 	rm -rf .venv .venv-kernels .asv .cache

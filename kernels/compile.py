@@ -7,7 +7,6 @@ as a script: it compiles a list of kernels in order, which is how `compile_order
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -41,6 +40,8 @@ _COMPILER_SETTINGS = (
     "USE_IR_LOC",
     "USE_TTGIR_LOC",
 )
+# How Triton words a ptxas that a signal ended (SIGKILL: out of memory) or that is not there.
+_TOOL_KILLED = re.compile(r"error code -(?:9|15|2)\b|Cannot find ptxas")
 _EXIT_INFRASTRUCTURE = 70  # sysexits' EX_SOFTWARE: not the compiler's fault, try again
 
 
@@ -275,11 +276,10 @@ def _compile_here(spec: dict[str, Any], target: str, folder: Path) -> None:
 
 
 def _is_infrastructure(error: BaseException | None) -> bool:
-    """True if anything in the chain of causes is the machine's fault."""
+    """True if anything in the chain of causes is the machine's fault: no memory, no disk, a missing or
+    unreadable file, or a tool of the compiler (ptxas) that is missing or was killed."""
     while error is not None:
-        if isinstance(error, MemoryError):
-            return True
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE):
+        if isinstance(error, (MemoryError, ImportError, OSError)) or _TOOL_KILLED.search(str(error)):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -295,7 +295,9 @@ def _explain(error: BaseException | None) -> str:
 
 
 def _main(out: Path) -> int:
-    import triton  # noqa: F401 - an environment without Triton is the machine's fault: fail before any kernel
+    # An environment without Triton, or a checkout with a file missing, is the machine's fault: fail before
+    # any kernel.
+    from kernels import attention_backward, compat  # noqa: F401
 
     plan = json.loads((out / "plan.json").read_text())
     for index, spec in enumerate(plan["specs"]):

@@ -58,6 +58,15 @@ class EvidenceWriter:
             atomic_write(path, zstandard.ZstdCompressor(level=10, write_checksum=True).compress(content))
         return digest
 
+    def _is_whole(self, digest: str) -> bool:
+        try:
+            read_object(self.root, digest)
+        except (OSError, ValueError):
+            # A damaged object would never be written again: its name is taken.
+            (self.root / "objects" / digest[:2] / f"{digest}.zst").unlink(missing_ok=True)
+            return False
+        return True
+
     def record_path(self, target: str, commit: str, case_slug: str, variant: str) -> Path:
         return self.root / "records" / target.replace(":", "-") / commit / case_slug / f"{variant}.json"
 
@@ -76,7 +85,7 @@ class EvidenceWriter:
             objects = [digest for kernel in record["kernels"] for digest in kernel["objects"].values()]
         except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        stored = all((self.root / "objects" / d[:2] / f"{d}.zst").exists() for d in objects)
+        stored = all(self._is_whole(digest) for digest in objects)
         current = record.get("fingerprint") == fingerprint and record.get("schema") == SCHEMA
         return record if intact and stored and current else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -76,8 +77,13 @@ def _download(version: str, scratch: Path) -> Path:
         raise BuildError("the disk is full: free some space (a wheel takes 0.3 GB, installed 0.8 GB)", True)
     if any(word in said for word in _TRANSIENT):
         raise BuildError(f"cannot download triton=={version}: the package index is not reachable", True)
-    if "no matching distribution" in said:
+    # Only an index that lists other versions knows what it says; a proxy or a portal lists none.
+    listed = re.search(r"from versions: (?!none)", said)
+    if "no matching distribution" in said and listed:
         raise BuildError(f"no wheel of triton=={version} for {python} on the package index", False)
+    if "no matching distribution" in said:
+        reason = f"cannot download triton=={version}: the package index lists no release at all"
+        raise BuildError(f"{reason} (a proxy, a portal, or pip's settings?)", True)
     last = (done.stdout.strip().splitlines() or ["no message"])[-1]
     raise BuildError(f"pip download triton=={version} failed: {last}", True)
 
@@ -97,7 +103,10 @@ def main() -> int:
         # For the driver: asv itself stores no reason.
         if report := os.environ.get("ATOMWATCH_BUILD_REPORT"):
             transient = error.transient if isinstance(error, BuildError) else True
-            Path(report).write_text(json.dumps({"reason": str(error), "transient": transient}))
+            try:
+                Path(report).write_text(json.dumps({"reason": str(error), "transient": transient}))
+            except OSError as full:
+                print(f"build_triton: {report}: {full}", file=sys.stderr)
         return 1
     print(f"build_triton: {wheel.name}")
     return 0

@@ -1,6 +1,6 @@
 """Turn the files of a GPU session into asv result files, as asv itself would have written them.
 
-    .venv/bin/python -m scripts.record_sessions FOLDER --results benchmarks/recorded
+    .venv/bin/python -m scripts.record_sessions FOLDER --machine NAME --results benchmarks/recorded
 
 A session times many commits side by side, which `asv run` cannot: it goes commit by commit. The samples get
 asv's own statistics (`asv.results`), so `asv publish` and `asv compare` read the folder too.
@@ -27,7 +27,8 @@ def main() -> int:
     options = parser.parse_args()
     suite = describe_suite(ROOT, "benchmarks.attention_backward", "cuda:90")
     documents = read_sessions(options.folder)
-    commits = record_sessions(documents, suite, Workspace(ROOT).results, options.results, options.machine)
+    here = Workspace(ROOT)
+    commits = record_sessions(documents, suite, here.evidence, here.results, options.results, options.machine)
     print(f"{options.results / options.machine}: {commits} commits")
     return 0
 

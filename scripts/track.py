@@ -42,18 +42,22 @@ def main() -> int:
     options = parser.parse_args()
     console = Console()
     workspace = Workspace(ROOT)
-    with _only_one(workspace):
+    targets = options.targets.replace(",", " ").split()
+    if not targets:
+        raise TrackerError('TARGETS is empty: name one, like make track TARGETS="cuda:90"')
+    with _only_one(workspace) as lock:
         releases = choose_releases(options.releases, workspace.cache)
         failed = False
-        for target in options.targets.replace(",", " ").split():
-            failed |= _measure(console, workspace, releases, target, options.retry_failed)
-        judged = _conclude(console, workspace)
+        for target in targets:
+            failed |= _measure(console, workspace, releases, target, options.retry_failed, lock)
+        judged = _conclude(console, workspace, releases if options.releases.split() else None)
     return judged or int(failed)
 
 
 @contextmanager
-def _only_one(workspace: Workspace) -> Iterator[None]:
-    """Two runs in one checkout would install two Tritons into one environment."""
+def _only_one(workspace: Workspace) -> Iterator[int]:
+    """Two runs in one checkout would install two Tritons into one environment. Yields the lock's descriptor:
+    asv inherits it, so that an asv whose driver was killed still keeps others out."""
     workspace.cache.mkdir(parents=True, exist_ok=True)
     with (workspace.cache / "track.lock").open("w") as lock:
         try:
@@ -62,16 +66,21 @@ def _only_one(workspace: Workspace) -> Iterator[None]:
             raise TrackerError(
                 f"another make track runs in {workspace.root}: wait for it or stop it"
             ) from None
-        yield
+        yield lock.fileno()
 
 
 def _measure(
-    console: Console, workspace: Workspace, releases: list[Release], target: str, retry_failed: bool
+    console: Console,
+    workspace: Workspace,
+    releases: list[Release],
+    target: str,
+    retry_failed: bool,
+    lock: int,
 ) -> bool:
     """Measure what is missing. True if some release could not be measured."""
     repository = workspace.cache / "releases.git"
     commit_of = write_history(repository, workspace.cache)
-    harness = AsvHarness(workspace, repository, target)
+    harness = AsvHarness(workspace, repository, target, lock)
     commits = [Commit(commit, version) for version, commit in commit_of.items()]
     write_json(workspace.results / "commits.json", commits)
     write_json(workspace.results / "variants.json", harness.suite.variants)
@@ -81,7 +90,14 @@ def _measure(
     hopeless = {commit for commit, failure in known_failures.items() if not failure.transient}
     todo = [r for r in missing if commit_of[r.version] not in hopeless]
     failed = len(todo) < len(missing)
-    _announce(console, workspace, releases, todo, target)
+    _announce(console, workspace, releases, todo, len(releases) - len(missing), target)
+    for release in missing:
+        if release not in todo:
+            reason = known_failures[commit_of[release.version]].reason
+            line = (
+                f"Triton {release.version}: NOT MEASURED, failed before: {reason} (again: make track RETRY=1)"
+            )
+            console.print(line, style="red", highlight=False, markup=False)
     progress = RunProgress(console, len(todo))
     for release in todo:
         started_s = time.monotonic()
@@ -106,18 +122,23 @@ def _measure(
 
 
 def _announce(
-    console: Console, workspace: Workspace, releases: list[Release], todo: list[Release], target: str
+    console: Console,
+    workspace: Workspace,
+    releases: list[Release],
+    todo: list[Release],
+    done: int,
+    target: str,
 ) -> None:
     """What will be done and downloaded, before anything is."""
     names = ", ".join(release.version for release in releases)
     console.print(f"Triton releases for {target}: {names}", highlight=False)
-    console.print(f"{len(releases) - len(todo)} of {len(releases)} need no work.", highlight=False)
+    console.print(f"{done} of {len(releases)} need no work.", highlight=False)
     if not todo:
         return
     megabytes = sum(release.wheel_mb for release in todo)
     console.print(
         f"To measure: {len(todo)}. Download: about {megabytes / 1000:.1f} GB of wheels, one at a time"
-        " (not kept), and 0.1 GB for the environment.",
+        " (only the last is kept), and 0.1 GB for the environment.",
         highlight=False,
     )
     free_gb = shutil.disk_usage(workspace.root).free / 1e9
@@ -127,9 +148,12 @@ def _announce(
         )
 
 
-def _conclude(console: Console, workspace: Workspace) -> int:
-    """Judge all that is measured, and say where everything is."""
+def _conclude(console: Console, workspace: Workspace, only: list[Release] | None) -> int:
+    """Judge what is measured (of the asked releases, if some were asked for), and say where everything is."""
     history = load_history(workspace)
+    if only is not None:
+        labels = {release.version for release in only}
+        history.only({c.commit for c in history.commits if c.label in labels})
     judgement = judge(history)
     console.print()
     print_table(console, judgement, history)

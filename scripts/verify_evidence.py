@@ -1,4 +1,4 @@
-"""Check every file of the evidence store. Exit status: 0 all whole, 1 something is damaged."""
+"""Check every file of the evidence store. Exit status: 0 all whole, 1 something is damaged, 2 no store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.tracker.errors import run_command
+from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.harness import Workspace
 from scripts.tracker.store import EvidenceStore
 
@@ -17,10 +17,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.verify_evidence", description=__doc__)
     parser.add_argument("store", type=Path, nargs="?", default=Workspace(ROOT).evidence.root)
     store = EvidenceStore(parser.parse_args().store)
+    files = sum(1 for path in store.root.glob("*/**/*") if path.is_file())
+    if not files:
+        raise TrackerError(f"{store.root}: no evidence store is here; make track makes one")
     problems = list(store.verify())
     for problem in problems:
         print(f"{problem.path}: {problem.reason}")
-    print(f"{store.root}: {len(problems)} damaged files")
+    print(f"{store.root}: {files} files checked, {len(problems)} damaged")
     return 1 if problems else 0
 
 

@@ -1,4 +1,4 @@
-"""The Markdown of a comment. Pure: the only I/O is its template. (Posting it comes with github3.)
+"""The Markdown of a comment. Pure: the only I/O is its template.
 
 Everything that was not written by us (labels, messages of compilers, paths) stands in a code span, so
 that no text of another machine becomes a link, a mention or markup.

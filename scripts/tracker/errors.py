@@ -17,9 +17,11 @@ class TrackerError(Exception):
 def run_command(main: Callable[[], int]) -> int:
     """Run a command's main; the only place that turns errors into messages and exit statuses.
 
-    SIGTERM (a job that is cancelled) counts as an interrupt, so that what was started is stopped too.
+    SIGTERM and SIGHUP (a cancelled job, a closed terminal) count as an interrupt: what was started is
+    stopped too.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     try:
         return main()
     except TrackerError as error:
@@ -28,6 +30,10 @@ def run_command(main: Callable[[], int]) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"error: {where}{error.strerror or error}; nothing already measured is lost", file=sys.stderr)
+        return EXIT_CANNOT_JUDGE
+    except (MemoryError, RecursionError, UnicodeError, OverflowError) as error:
+        # What no reader of a file foresaw: a hostile or huge one.
+        print(f"error: a file holds what cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_CANNOT_JUDGE
     except KeyboardInterrupt:
         print("\ninterrupted; what was measured is kept, run the same command to go on", file=sys.stderr)

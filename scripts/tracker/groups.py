@@ -113,9 +113,10 @@ class FindingGroup:
             values = f"{worst.candidate_change:+.1%} on its own ({where})"
             return ChangeRow(self.candidate, "GPU time", "GPU time of every variant", values)
         low, high = worst.interval or (0.0, 0.0)
+        alone = f"alone {worst.candidate_change:+.1%}; " if worst.candidate_change is not None else ""
         values = (
             f"{worst.ratio_before:.3f} -> {worst.ratio_after:.3f} ({worst.change:+.1%}, 95 % {low:+.1%} to "
-            f"{high:+.1%}; head_dim {worst.case.head_dim}, n_ctx {worst.case.n_ctx}, of {len(timed)})"
+            f"{high:+.1%}; {alone}head_dim {worst.case.head_dim}, n_ctx {worst.case.n_ctx}, of {len(timed)})"
         )
         return ChangeRow(self.candidate, f"GPU time over {reference}", "GPU time", values)
 

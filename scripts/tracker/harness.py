@@ -22,7 +22,7 @@ import json5
 import msgspec
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.model import Commit, MeasurementStatus, VariantFacts
+from scripts.tracker.model import STATUS_IN_STORE, Commit, VariantFacts
 from scripts.tracker.processes import memory_bytes, stop_session
 from scripts.tracker.results import (
     BuildFailure,
@@ -33,14 +33,14 @@ from scripts.tracker.results import (
 )
 from scripts.tracker.store import EvidenceStore, atomic_write
 
-# asv's own timeouts count silence; this one counts, for a download, an install and 22 compilations.
+# asv's own timeouts count silence; this one counts, for a download, an install and 26 compilations.
 COMMIT_DEADLINE_S = 2700
 _PATH_KEYS = ("benchmark_dir", "env_dir", "html_dir")
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where things live in a checkout; see "Layout" in the README."""
+    """Where things live in a checkout; see "What you see" in the README."""
 
     root: Path
 
@@ -98,10 +98,20 @@ def describe_suite(root: Path, module: str, target: str) -> Suite:
     return msgspec.json.decode(done.stdout, type=Suite)
 
 
+# What pip and the system say, and what it means to the user.
+_CAUSES = {
+    "No space left on device": "the disk is full: free some space and run the same command again",
+    "NewConnectionError": "the package index is not reachable: check the network",
+    "Temporary failure in name resolution": "the package index is not reachable: check the network",
+    "ProxyError": "the proxy refuses: check the network and pip's settings",
+}
+
+
 def is_complete(results: CommitResults, suite: Suite, evidence: EvidenceStore) -> bool:
     """Whether a commit needs no more work: every benchmark of these very sources has its result.
 
-    A null counts only if the store holds the compiler's refusal; otherwise something else went wrong.
+    Each result must have its whole record in the store: a null counts only with the compiler's refusal
+    (otherwise something else went wrong), a number only with its texts (later work needs them).
     """
     params = tuple(tuple(axis) for axis in suite.params)
     for name in suite.benchmarks:
@@ -111,23 +121,31 @@ def is_complete(results: CommitResults, suite: Suite, evidence: EvidenceStore) -
     # asv keeps rows of benchmarks that the suite no longer has.
     rows = {name: results.benchmarks[name] for name in suite.benchmarks}
     for measurement in codegen_measurements(replace(results, benchmarks=rows)):
-        if measurement.status is MeasurementStatus.FAILED:
-            try:
-                record = evidence.load(
-                    measurement.target, measurement.commit, measurement.case, measurement.variant
-                )
-            except TrackerError:
-                return False  # a damaged record is compiled again
-            if record is None or (record.status, record.fingerprint) != ("failed", suite.version):
-                return False
+        try:
+            record = evidence.load(
+                measurement.target, measurement.commit, measurement.case, measurement.variant
+            )
+        except TrackerError:
+            return False  # a damaged record is made again
+        wanted = STATUS_IN_STORE[measurement.status]
+        if record is None or (record.status, record.fingerprint) != (wanted, suite.version):
+            return False
+        if not evidence.has_objects(record):
+            return False
     return True
 
 
 class AsvHarness:
-    """Measures commits of one repository for one target. ``repository``: a full local clone."""
+    """Measures commits of one repository for one target. ``repository``: a full local clone; ``lock``: a
+    descriptor that asv inherits. Raises TrackerError for a checkout that asv cannot work in."""
 
-    def __init__(self, workspace: Workspace, repository: Path, target: str) -> None:
+    def __init__(self, workspace: Workspace, repository: Path, target: str, lock: int) -> None:
+        if any(character.isspace() for character in str(workspace.root)):
+            raise TrackerError(
+                f"{workspace.root}: asv cannot work in a folder with a space: move the checkout"
+            )
         self.workspace = workspace
+        self._lock = lock
         self.target = target
         # Generated code depends on the target and not on the host, so the target is asv's machine.
         self.machine = f"codegen-{target.replace(':', '-')}"
@@ -172,7 +190,10 @@ class AsvHarness:
         log = self.workspace.logs / f"{commit.label}-{self.machine}.log"
         status = self._run_asv(commit.commit, log, report, on_tick)
         if report.exists():
-            return msgspec.json.decode(report.read_bytes(), type=BuildFailure)
+            try:
+                return msgspec.json.decode(report.read_bytes(), type=BuildFailure)
+            except msgspec.MsgspecError:
+                return BuildFailure(f"its report is not whole (disk full?); see {log}", transient=True)
         written = sorted(staged.glob(f"{commit.commit[:8]}-*.json"))
         if not written:
             raise TrackerError(f"asv wrote no result (exit status {status}): {_last_words(log)}; see {log}")
@@ -210,6 +231,7 @@ class AsvHarness:
             process = subprocess.Popen(  # noqa: S603 - asv of our own environment
                 command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                 env=environment, cwd=self.workspace.root, start_new_session=True,
+                pass_fds=(self._lock,),
             )  # fmt: skip
             return self._wait(process, commit, log, on_tick)
 
@@ -280,7 +302,10 @@ def record_failure(results: Path, target: str, commit: str, failure: BuildFailur
 
 
 def _last_words(log: Path) -> str:
-    """The last line of a log that says something about an error, or its last line."""
+    """Why asv failed: a cause that the user can mend, else the last line about an error, else the last."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    for sign, remedy in _CAUSES.items():
+        if any(sign in line for line in lines):
+            return remedy
     telling = [line for line in lines if "Error" in line or "error:" in line]
     return (telling or lines or ["no output"])[-1][:300]

@@ -12,13 +12,14 @@ from scripts.tracker.codegen_diff import judge_codegen
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Workspace
 from scripts.tracker.model import (
+    STATUS_IN_STORE,
     CodegenMeasurement,
     Commit,
     MeasurementStatus,
     TimingMeasurement,
     VariantFacts,
 )
-from scripts.tracker.policy import read_policy
+from scripts.tracker.policy import POLICY_FILE, read_policy
 from scripts.tracker.results import (
     BuildFailure,
     CommitResults,
@@ -35,15 +36,9 @@ from scripts.tracker.steps import Judgement
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.timing_diff import judge_timing
 
-_STATUS_IN_STORE = {
-    MeasurementStatus.OK: "ok",
-    MeasurementStatus.SKIPPED: "unsupported",
-    MeasurementStatus.FAILED: "failed",
-}
-
-
 # The only kind of GPU that times are taken on so far.
 TIMED_TARGET = "cuda:90"
+_YEAR_9999_MS = 253_370_764_800_000  # what datetime can say
 _M = TypeVar("_M", CodegenMeasurement, TimingMeasurement)
 
 
@@ -72,6 +67,7 @@ class History:
         for machine, session in sorted(found):
             facts = self.machines.get(machine, {})
             started_ms = int(session.rpartition(" ")[2]) if session.rpartition(" ")[2].isdigit() else 0
+            started_ms = started_ms if started_ms < _YEAR_9999_MS else 0
             day = datetime.datetime.fromtimestamp(started_ms / 1000, datetime.UTC).date()
             gpu, driver = facts.get("gpu", "unknown GPU"), facts.get("driver", "unknown")
             lines.append(f"{gpu}, driver {driver}, {day if started_ms else 'unknown day'}")
@@ -106,6 +102,9 @@ def load_history(workspace: Workspace) -> History:
         for measurement in _of_one_version(list(measurements.values()), history)
     ]
     history.timings = _of_the_same_kernels(_of_one_version(list(timings.values()), history), history)
+    bare = sum(m.evidence is None for m in history.measurements)
+    if bare:
+        history.notes.append(f"{bare} results have no record in the evidence store: make track renews it")
     ordered = {c.commit for c in history.commits}
     found = [m.commit for m in history.measurements] + [t.commit for t in history.timings]
     strays = sorted({commit[:10] for commit in found if commit not in ordered})
@@ -126,6 +125,10 @@ def judge(history: History) -> Judgement:
         raise TrackerError(f"roles and order are unknown without variants.json and commits.json: {reason}")
     roles = {variant: facts.role for variant, facts in history.variants.items()}
     policy = read_policy()
+    known = {name for m in history.measurements for name in m.metrics}
+    unknown = [rule.metric for rule in policy.codegen.rule if rule.metric not in known]
+    if known and unknown:
+        history.notes.append(f"{POLICY_FILE.name} asks for what no result has: {', '.join(unknown)}")
     of_code = judge_codegen(history.measurements, history.commits, roles, policy.codegen)
     compiled = {
         (m.commit, m.variant, m.case)
@@ -193,7 +196,7 @@ def _attach(m: CodegenMeasurement, evidence: EvidenceStore, history: History) ->
         return m
     if record is None or record.fingerprint != m.version:
         return m
-    if record.status != _STATUS_IN_STORE[m.status]:
+    if record.status != STATUS_IN_STORE[m.status]:
         history.problems.append(
             TrackerError(
                 f"asv says that {m.variant} at {history.label(m.commit)} is {m.status.value}, the evidence "

@@ -42,6 +42,14 @@ class MeasurementStatus(StrEnum):
     FAILED = "failed"  # the compiler refused, crashed or hung
 
 
+# What the evidence store calls the same.
+STATUS_IN_STORE = {
+    MeasurementStatus.OK: "ok",
+    MeasurementStatus.SKIPPED: "unsupported",
+    MeasurementStatus.FAILED: "failed",
+}
+
+
 class Verdict(StrEnum):
     """What a finding says. `no_change` is counted and never listed."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -12,13 +12,17 @@ from scripts.tracker.errors import TrackerError
 POLICY_FILE = Path(__file__).resolve().parent.parent / "policy.toml"
 
 
-class CodegenRule(msgspec.Struct, frozen=True):
+# Finite and in range: a NaN or a negative threshold would switch judgement off in silence.
+Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class CodegenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a code-generation metric matters, and what its change means. Fields: see policy.toml."""
 
     metric: str
     worse: Literal["lower", "higher"]
     dq_path: bool
-    min_relative_change: float
+    min_relative_change: Share
     worse_words: str
     better_words: str
     reason: str
@@ -32,21 +36,21 @@ class CodegenRule(msgspec.Struct, frozen=True):
         return 1 if (after > before) == (self.worse == "higher") else -1
 
 
-class CodegenPolicy(msgspec.Struct, frozen=True):
+class CodegenPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``rule``: in order of weight."""
 
-    rule: tuple[CodegenRule, ...]
+    rule: Annotated[tuple[CodegenRule, ...], msgspec.Meta(min_length=1)]
 
 
-class TimingPolicy(msgspec.Struct, frozen=True):
+class TimingPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a change of GPU time counts. Spreads and changes are shares (0.01 is 1 %)."""
 
-    min_blocks: int
-    session_spread: float
-    min_relative_change: float
+    min_blocks: Annotated[int, msgspec.Meta(ge=3, le=1000)]
+    session_spread: Share
+    min_relative_change: Share
 
 
-class Policy(msgspec.Struct, frozen=True):
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of policy.toml."""
 
     codegen: CodegenPolicy

@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-_GRACE_S = 20
+_GRACE_S = 5  # asv ends within a second of SIGINT, unless a shell made it ignore that
 
 
 def stop_session(process: subprocess.Popen[bytes]) -> None:

@@ -18,9 +18,10 @@ from asv.runner import BenchmarkResult
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, write_json
+from scripts.tracker.model import Case
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commits, read_variants
-from scripts.tracker.store import atomic_write
+from scripts.tracker.store import EvidenceStore, atomic_write
 
 _SERIES = {"track_kernel": "kernel", "track_backward": "backward"}
 
@@ -33,6 +34,7 @@ class Subject(msgspec.Struct):
     variant: str
     status: str
     message: str | None
+    identity: list[str]
     shared_with: list[str] | None
     kernel_s: list[float]
     backward_s: list[float]
@@ -50,6 +52,7 @@ class SessionFile(msgspec.Struct):
 
     schema: int
     complete: bool
+    target: str
     case: dict[str, Any]
     device: dict[str, Any]
     started_at: datetime.datetime
@@ -103,12 +106,21 @@ def read_sessions(folder: Path) -> list[SessionFile]:
 
 
 def record_sessions(
-    documents: list[SessionFile], suite: Suite, history: Path, results: Path, machine: str
+    documents: list[SessionFile],
+    suite: Suite,
+    evidence: EvidenceStore,
+    history: Path,
+    results: Path,
+    machine: str,
 ) -> int:
     """Write one asv result file a commit into ``results``, with what asv needs to publish it.
 
     ``history``: the results folder whose commits.json names the commits. Returns how many were written.
+    Raises TrackerError if a timed kernel is not the one that ``evidence`` holds now: the results get the
+    version of today's sources.
     """
+    for document in documents:
+        _check_identities(document, evidence)
     device = documents[0].device
     entry = {"machine": machine, "gpu": device["gpu"], "driver": device["driver"],
              "power_limit_w": str(device["power_limit_w"]), "os": "Linux", "arch": "x86_64",
@@ -131,6 +143,17 @@ def record_sessions(
     benchmarks = {name: _metadata(name, suite) for name in suite.benchmarks}
     atomic_write(results / "benchmarks.json", json.dumps({**benchmarks, "version": 2}, indent=1).encode())
     return len(commits)
+
+
+def _check_identities(document: SessionFile, evidence: EvidenceStore) -> None:
+    case = Case(document.case["head_dim"], document.case["causal"], document.case["dtype"])
+    for subject in document.subjects:
+        record = evidence.load(document.target, subject.commit, case, subject.variant)
+        if subject.status == "ok" and (record is None or list(record.identity) != subject.identity):
+            raise TrackerError(
+                f"{subject.variant} at {subject.label}: what the session timed is not in {evidence.root}: "
+                "run make track, then the session again"
+            )
 
 
 def _metadata(name: str, suite: Suite) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.version import InvalidVersion, Version
 
 from scripts.tracker.errors import TrackerError
@@ -45,9 +45,12 @@ class Release:
 def known_releases(path: Path = RELEASES_FILE) -> list[Release]:
     """The releases of releases.toml. Raises TrackerError naming the file."""
     try:
-        table = tomllib.loads(path.read_text())
-        return [Release(r["version"], r["date"], r["wheel_mb"]) for r in table["release"]]
-    except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+        releases = msgspec.toml.decode(path.read_bytes(), type=dict[str, list[Release]])["release"]
+        versions = [str(Version(release.version)) for release in releases]
+        if len(set(versions)) < len(versions):
+            raise ValueError("a release is listed twice")
+        return releases
+    except (OSError, KeyError, ValueError, msgspec.MsgspecError) as error:
         raise TrackerError(f"{path}: not a list of releases ({error}); restore it from git") from error
 
 
@@ -116,11 +119,11 @@ def _seen_releases(cache: Path) -> list[Release]:
     """Releases newer than releases.toml that were dated before."""
     path = _seen_file(cache)
     try:
-        entries = json.loads(path.read_text())
-        return [Release(v, datetime.date.fromisoformat(d), mb) for v, d, mb in entries]
+        entries = msgspec.json.decode(path.read_bytes(), type=list[tuple[str, datetime.date, int]])
+        return [Release(str(Version(version)), date, mb) for version, date, mb in entries]
     except FileNotFoundError:
         return []
-    except (ValueError, TypeError) as error:
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise TrackerError(f"{path}: not readable ({error}); delete it") from error
 
 

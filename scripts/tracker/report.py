@@ -17,6 +17,7 @@ from scripts.tracker.comment import TEMPLATES
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.judge import History
 from scripts.tracker.model import Case, MeasurementStatus, Verdict
+from scripts.tracker.policy import read_policy
 from scripts.tracker.steps import Judgement
 
 # 1: first version.
@@ -131,7 +132,10 @@ def _series(history: History) -> list[dict[str, Any]]:
             for c in history.commits
             if any((target, case, v, c.commit) in by_cell for v in history.variants)
         ]
-        metrics = list(dict.fromkeys(name for m in history.measurements for name in m.metrics))
+        # What is judged first, in order of weight.
+        judged = [rule.metric for rule in read_policy().codegen.rule]
+        names = dict.fromkeys(name for m in history.measurements for name in m.metrics)
+        metrics = [name for name in judged if name in names] + [n for n in names if n not in judged]
         variants = []
         for variant in history.variants:
             cells = [by_cell.get((target, case, variant, c.commit)) for c in commits]
@@ -169,4 +173,6 @@ def _cells(values: list[float | None]) -> list[tuple[str, bool]]:
 
 
 def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.4g}"
+    if value is None:
+        return "n/a"
+    return f"{value:.0f}" if value == int(value) else f"{value:.4g}"

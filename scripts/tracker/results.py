@@ -108,11 +108,8 @@ def read_commit_results(path: Path) -> CommitResults:
         }
         setups = [s for what, s in raw.durations.items() if what.startswith("<setup_cache") and s]
         machine = str(raw.params.get("machine", path.parent.name))
-    except (ValueError, TypeError, KeyError, UnicodeDecodeError, RecursionError) as error:
-        raise TrackerError(
-            f"{path}: not a whole asv result file ({error}); delete it and run make track again, "
-            "what is compiled is not lost"
-        ) from error
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError, MemoryError) as error:
+        raise TrackerError(f"{path}: not a whole asv result file ({error}); {_remedy(path)}") from error
     return CommitResults(path, raw.commit_hash, machine, benchmarks, sum(setups))
 
 
@@ -235,9 +232,14 @@ def _timing_measurement(
 ) -> TimingMeasurement:
     try:
         variant, n_ctx, head_dim, causal, dtype = map(ast.literal_eval, words)
-        case = Case(int(head_dim), bool(causal), str(dtype), int(n_ctx))
-    except (ValueError, SyntaxError) as error:
-        raise TrackerError(f"{results.path}: parameters {words} are not Python literals") from error
+        if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in (variant, dtype)):
+            raise ValueError("not plain words")
+        case = Case(int(head_dim), bool(causal), dtype, int(n_ctx))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise TrackerError(
+            f"{results.path}: parameters {str(words)[:200]} are not those of the suite ({error}); "
+            f"{_remedy(results.path)}"
+        ) from error
     if value is None:
         status = MeasurementStatus.FAILED
     else:
@@ -288,5 +290,12 @@ def _read_ours(path: Path, kind: type[_T]) -> _T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise TrackerError(f"{path}: not readable ({error}); delete it and run make track again") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
+        raise TrackerError(f"{path}: not readable ({error}); {_remedy(path)}") from error
+
+
+def _remedy(path: Path) -> str:
+    """What to do about a damaged file: recorded history comes from git, the rest can be made again."""
+    if "recorded" in path.parts:
+        return "restore it from git"
+    return "delete it and run make track again, what is compiled is not lost"

@@ -62,7 +62,14 @@ class EvidenceStore:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise TrackerError(f"{path}: {error.strerror}; delete it and run make track again") from error
         return _read_record(path, content)
+
+    def has_objects(self, evidence: Evidence) -> bool:
+        """Whether every text and cubin of a record is there (not whether it is whole: see `verify`)."""
+        digests = (d for kernel in evidence.kernels for d in kernel.objects.values())
+        return all(self._object_path(digest).exists() for digest in digests)
 
     def count_records(self, target: str, commit: str) -> int:
         """How many records a commit has: the progress of a compilation that is going on."""

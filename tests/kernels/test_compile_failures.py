@@ -110,7 +110,12 @@ def test_a_full_disk_under_a_compiler_error_is_the_machines_failure() -> None:
 
     assert kernels.compile._is_infrastructure(caused_by(OSError(errno.ENOSPC, "no space left")))
     assert kernels.compile._is_infrastructure(caused_by(MemoryError()))
-    assert not kernels.compile._is_infrastructure(caused_by(OSError(errno.ENOENT, "no such file")))
+    assert kernels.compile._is_infrastructure(caused_by(OSError(errno.ENOENT, "no such file")))
+    # ptxas is a process of its own: the system may kill it, or it may be gone.
+    for machine in ("`ptxas` failed with error code -9", "Cannot find ptxas"):
+        assert kernels.compile._is_infrastructure(caused_by(RuntimeError(machine)))
+    for compiler in ("`ptxas` failed with error code 255", "`ptxas` failed with error code -11"):
+        assert not kernels.compile._is_infrastructure(caused_by(RuntimeError(compiler)))
 
 
 def test_unknown_words_are_refused() -> None:

@@ -96,7 +96,8 @@ def test_writers_at_the_same_time_leave_a_valid_store(tmp_path: Path) -> None:
         "input()\n"  # both are ready: go
         "for turn in range(100):\n"
         "    objects = {str(n): writer.put_object(b'%d %d' % (turn, n)) for n in range(3)}\n"
-        "    record = {'fingerprint': 'now', 'writer': sys.argv[2], 'kernels': [{'objects': objects}]}\n"
+        "    record = {'schema': 1, 'fingerprint': 'now', 'writer': sys.argv[2]}\n"
+        "    record['kernels'] = [{'objects': objects}]\n"
         "    writer.put_record(writer.record_path('cuda:90', 'abc', 'case', 'store'), record)\n"
     )
     writers = [
@@ -187,3 +188,18 @@ def test_temporary_files_lie_beside_their_target(tmp_path: Path, monkeypatch: py
     ((source, target),) = renamed
     assert source.parent == target.parent
     assert list(source.parent.iterdir()) == [target]
+
+
+def test_a_damaged_object_is_written_anew(tmp_path: Path) -> None:
+    """Its name is its content's, so it would otherwise stay damaged for ever."""
+    writer = EvidenceWriter(tmp_path)
+    digest = writer.put_object(b"a text")
+    path = tmp_path / "objects" / digest[:2] / f"{digest}.zst"
+    record = {"schema": SCHEMA, "fingerprint": "f", "kernels": [{"objects": {"ptx": digest}}]}
+    record_path = writer.record_path("cuda:90", "c", "case", "v")
+    writer.put_record(record_path, record)
+    assert writer.load_current(record_path, "f") == record
+    path.write_bytes(path.read_bytes()[:-1])
+    assert writer.load_current(record_path, "f") is None
+    assert writer.put_object(b"a text") == digest
+    assert writer.load_current(record_path, "f") == record

@@ -120,10 +120,19 @@ def test_an_empty_wheelhouse_is_no_obstacle(build: Build) -> None:
     ("says", "reason", "transient"),
     [
         (
-            "ERROR: Could not find a version that satisfies the requirement triton==3.2.0\n"
+            "ERROR: Could not find a version that satisfies the requirement triton==3.2.0"
+            " (from versions: 3.3.0, 3.4.0)\n"
             "ERROR: No matching distribution found for triton==3.2.0",
             "no wheel of triton==3.2.0 for Python",
             False,
+        ),
+        (
+            # A portal, a proxy or a dead mirror: it answers, and lists nothing.
+            "ERROR: Could not find a version that satisfies the requirement triton==3.2.0"
+            " (from versions: none)\n"
+            "ERROR: No matching distribution found for triton==3.2.0",
+            "lists no release at all",
+            True,
         ),
         (
             "WARNING: Retrying after connection broken by 'NewConnectionError(...)': /simple/triton/\n"

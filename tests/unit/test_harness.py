@@ -78,21 +78,36 @@ def test_a_damaged_list_of_machines_is_left_alone(machines: Path, content: bytes
 # ---- what counts as done -------------------------------------------------------------------------------
 
 
-def complete(folder: Path, **changes: Any) -> bool:
-    """Whether a result with these changes to its document or table is complete."""
+def complete(folder: Path, record: dict[str, Any] | None = None, **changes: Any) -> bool:
+    """Whether a result with these changes to its document or table is complete, beside this record."""
     table = changes.pop("table", TABLE)
+    if record is not None:
+        write_record(folder / "evidence", record)
     document = asv_document(OLD, table, **changes)
     results = read_commit_results(write_asv(folder, document))
     return is_complete(results, SUITE, EvidenceStore(folder / "evidence"))
 
 
 def test_what_is_complete(tmp_path: Path) -> None:
-    assert complete(tmp_path)
+    assert complete(tmp_path, record_document())
     assert not complete(tmp_path, version="fingerprint-0")
     assert not complete(tmp_path, head_dims=(64, 128))
     assert not complete(tmp_path, target="cuda:80")
     assert not complete(tmp_path, table={"atomic_add": {"dq_writes": 8.0}})
-    assert complete(tmp_path, table={"atomic_add": {"dq_writes": NAN, "registers": NAN}})
+    skipped: dict[str, dict[str, float | None]] = {"atomic_add": {"dq_writes": NAN, "registers": NAN}}
+    assert not complete(tmp_path, table=skipped)
+    assert complete(tmp_path, record_document(status="unsupported"), table=skipped)
+
+
+def test_a_number_needs_its_evidence(tmp_path: Path) -> None:
+    assert not complete(tmp_path)
+    assert not complete(tmp_path, record_document(fingerprint="fingerprint-0"))
+    text = "ab" * 32
+    assert not complete(tmp_path, record_document(objects={"ptx": text}))
+    stored = tmp_path / "evidence" / "objects" / text[:2] / f"{text}.zst"
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(b"only that it is there")
+    assert complete(tmp_path, record_document(objects={"ptx": text}))
 
 
 def test_a_benchmark_that_is_null_as_a_whole_is_missing(tmp_path: Path) -> None:
@@ -129,6 +144,7 @@ def test_a_row_of_a_benchmark_that_is_gone_does_not_matter(tmp_path: Path) -> No
     older = [*document["results"][name][:2], "fingerprint-0", *document["results"][name][3:]]
     document["results"]["codegen.CodeGeneration.track_gone"] = older
     results = read_commit_results(write_asv(tmp_path, document))
+    write_record(tmp_path / "evidence", record_document())
     assert is_complete(results, SUITE, EvidenceStore(tmp_path / "evidence"))
 
 

@@ -60,7 +60,10 @@ class Runner:
         suite = msgspec.json.encode(SUITE).decode()
         (root / "benchmarks" / "codegen.py").write_text(f"print({suite!r})\n")
         shutil.copy(REAL, root / "asv.conf.json")
-        self.harness = AsvHarness(self.workspace, root / "releases.git", TARGET)
+        # A measured result has its record in the evidence store.
+        write_record(self.workspace.evidence.root, record_document())
+        self.lock = os.open(root / "lock", os.O_CREAT | os.O_RDWR)
+        self.harness = AsvHarness(self.workspace, root / "releases.git", TARGET, self.lock)
 
     def asv_will(self, body: str) -> None:
         (self.workspace.root / "asv" / "__main__.py").write_text(STAND_IN + body)
@@ -185,7 +188,7 @@ def test_a_damaged_published_file_is_set_aside(runner: Runner, capsys: pytest.Ca
 def test_a_suite_that_cannot_be_described(runner: Runner, tmp_path: Path) -> None:
     (tmp_path / "benchmarks" / "codegen.py").write_text("raise ValueError('ATOMWATCH_TARGET: choose one')")
     with pytest.raises(TrackerError, match="choose one"):
-        AsvHarness(runner.workspace, tmp_path / "releases.git", TARGET)
+        AsvHarness(runner.workspace, tmp_path / "releases.git", TARGET, runner.lock)
 
 
 def alive(pid: int) -> bool:
@@ -239,3 +242,30 @@ def test_progress_is_the_number_of_records(runner: Runner) -> None:
     with pytest.raises(TrackerError):
         runner.harness.measure(OLD, seen.append)
     assert seen == [1]
+
+
+def test_asv_keeps_the_lock_of_a_driver_that_was_killed(runner: Runner) -> None:
+    """Another make track must not start beside an asv that nobody watches any more."""
+    runner.asv_will(f"print('has the lock:', os.fstat({runner.lock}).st_ino)")
+    with pytest.raises(TrackerError, match="has the lock: "):
+        runner.measure()
+    with pytest.raises(TrackerError, match=str(os.fstat(runner.lock).st_ino)):
+        runner.measure()
+
+
+def test_a_folder_with_a_space_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrackerError, match="with a space"):
+        AsvHarness(Workspace(tmp_path / "a b"), tmp_path / "releases.git", TARGET, 0)
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ("OSError: [Errno 28] No space left on device\\nlater: error: git failed", "the disk is full"),
+        ("NewConnectionError('...')\\nError: pip failed", "not reachable"),
+    ],
+)
+def test_the_cause_is_told_and_not_its_consequence(runner: Runner, says: str, words: str) -> None:
+    runner.asv_will(f"print({says!r}.replace('\\\\n', chr(10)))")
+    with pytest.raises(TrackerError, match=words):
+        runner.measure()

@@ -66,3 +66,31 @@ def test_a_damaged_policy_names_the_file_and_the_key(tmp_path: Path, old: str, n
 def test_a_missing_policy_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrackerError, match=r"nothing\.toml"):
         read_policy(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("entry", "wrong"),
+    [
+        ("session_spread = 0.0024", "session_spread = nan"),
+        ("session_spread = 0.0024", "session_spread = -1.0"),
+        ("session_spread = 0.0024", "session_spread = 1e9"),
+        ("min_blocks = 5", "min_blocks = 1000000"),
+        ("min_blocks = 5", "min_blocks = 0"),
+        ("min_blocks = 5", "min_blocks = 5\nmin_block = 5"),
+    ],
+)
+def test_a_threshold_that_would_switch_judgement_off_is_refused(
+    tmp_path: Path, entry: str, wrong: str
+) -> None:
+    content = POLICY_FILE.read_text()
+    assert entry in content
+    (tmp_path / "policy.toml").write_text(content.replace(entry, wrong, 1))
+    with pytest.raises(TrackerError, match=r"policy\.toml"):
+        read_policy(tmp_path / "policy.toml")
+
+
+def test_no_rule_at_all_is_refused(tmp_path: Path) -> None:
+    timing = POLICY_FILE.read_text().partition("[[codegen.rule]]")[0]
+    (tmp_path / "policy.toml").write_text(timing + "[codegen]\nrule = []\n")
+    with pytest.raises(TrackerError, match=r"policy\.toml"):
+        read_policy(tmp_path / "policy.toml")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import FACTS, write_lists
+from builders import FACTS, TARGET, record_document, write_lists, write_record
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite
@@ -17,6 +17,7 @@ from scripts.tracker.model import Commit, MeasurementStatus
 from scripts.tracker.recording import read_sessions, record_sessions
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_flops, read_results, timing_measurements
+from scripts.tracker.store import EvidenceStore
 
 RELEASE = Commit("ab" * 20, known_releases()[1].version)
 SUITE = Suite(
@@ -36,6 +37,7 @@ def subject(variant: str, **changes: Any) -> dict[str, Any]:
         "variant": variant,
         "status": "ok",
         "message": None,
+        "identity": ["code 1"],
         "shared_with": None,
         "kernel_s": [1e-3, 9e-3, 2e-3, 3e-3],
         "backward_s": [4e-3],
@@ -49,6 +51,7 @@ def document(subjects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     whole = {
         "schema": 1,
         "complete": True,
+        "target": TARGET,
         "case": {"head_dim": 64, "causal": True, "dtype": "fp16", "n_ctx": 2048, "batch": 4, "heads": 8},
         "device": {"gpu": "NVIDIA H200", "driver": "580.1", "power_limit_w": 700.0},
         "started_at": "2026-12-01T13:00:00+00:00",
@@ -71,7 +74,10 @@ def record(folders: tuple[Path, Path, Path], *documents: dict[str, Any]) -> dict
     sessions, history, results = folders
     for number, content in enumerate(documents):
         (sessions / f"hd{number}.json").write_text(json.dumps(content))
-    record_sessions(read_sessions(sessions), SUITE, history, results, "gpu")
+    for variant in FACTS:
+        write_record(history / "evidence", record_document(RELEASE, variant))
+    evidence = EvidenceStore(history / "evidence")
+    record_sessions(read_sessions(sessions), SUITE, evidence, history, results, "gpu")
     [found], errors = read_results(results)
     assert errors == []
     return {m.variant: m for m in timing_measurements(found)}
@@ -160,3 +166,8 @@ def test_a_commit_outside_the_history_is_refused(folders: tuple[Path, Path, Path
 def test_a_nan_sample_is_not_taken_for_a_time(folders: tuple[Path, Path, Path]) -> None:
     with pytest.raises(TrackerError, match="not above zero"):
         record(folders, document([subject("atomic_add", kernel_s=[math.nan] * 4)]))
+
+
+def test_a_kernel_that_is_not_todays_is_refused(folders: tuple[Path, Path, Path]) -> None:
+    with pytest.raises(TrackerError, match="what the session timed is not in"):
+        record(folders, document([subject("atomic_add", identity=["other code"])]))
