@@ -119,8 +119,6 @@ def record_sessions(
     Raises TrackerError if a timed kernel is not the one that ``evidence`` holds now: the results get the
     version of today's sources.
     """
-    for document in documents:
-        _check_identities(document, evidence)
     device = documents[0].device
     entry = {"machine": machine, "gpu": device["gpu"], "driver": device["driver"],
              "power_limit_w": str(device["power_limit_w"]), "os": "Linux", "arch": "x86_64",
@@ -130,6 +128,8 @@ def record_sessions(
     commits = dict.fromkeys((s.commit, s.label) for d in documents for s in d.subjects)
     if missing := [label for commit, label in commits if commit not in {c.commit for c in known}]:
         raise TrackerError(f"{history}/commits.json does not have {', '.join(missing)}: run make track first")
+    for document in documents:
+        _check_identities(document, evidence)
     for commit, label in commits:
         noon = datetime.datetime.combine(dates[label], datetime.time(12), datetime.UTC)
         row = Results({**entry, "python": "3"}, {}, commit, int(noon.timestamp() * 1000), "3", "session", {})
