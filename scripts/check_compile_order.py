@@ -17,8 +17,8 @@ from typing import Any
 import json5
 
 from scripts.tracker.errors import TrackerError, run_command
-from scripts.tracker.harness import Workspace
 from scripts.tracker.releases import choose_releases
+from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 

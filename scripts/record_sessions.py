@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 from scripts.tracker.errors import run_command
-from scripts.tracker.harness import Workspace, describe_suite
+from scripts.tracker.harness import describe_suite
 from scripts.tracker.recording import read_sessions, record_sessions
+from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from scripts.tracker.errors import run_command
-from scripts.tracker.harness import Workspace
 from scripts.tracker.judge import History, judge, load_history
 from scripts.tracker.report import render_html
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write
+from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 

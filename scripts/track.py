@@ -19,13 +19,14 @@ from rich.console import Console
 from scripts.comment_on_prs import write_comments
 from scripts.report import write_report
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
-from scripts.tracker.harness import AsvHarness, Workspace, record_failure, write_json
+from scripts.tracker.harness import AsvHarness, record_failure, write_json
 from scripts.tracker.judge import judge, load_history
 from scripts.tracker.model import Commit
 from scripts.tracker.progress import RunProgress
 from scripts.tracker.releases import Release, choose_releases, wheelhouse, write_history
 from scripts.tracker.report import print_summary, print_table
 from scripts.tracker.results import read_failures
+from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 # One installed Triton, one wheel, asv's environment and results; seen 1.6 GB at most.

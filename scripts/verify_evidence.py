@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from scripts.tracker.errors import TrackerError, run_command
-from scripts.tracker.harness import Workspace
 from scripts.tracker.store import EvidenceStore
+from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,46 +32,11 @@ from scripts.tracker.results import (
     read_failures,
 )
 from scripts.tracker.store import EvidenceStore, atomic_write
+from scripts.tracker.workspace import Workspace
 
 # asv's own timeouts count silence; this one counts, for a download, an install and 26 compilations.
 COMMIT_DEADLINE_S = 2700
 _PATH_KEYS = ("benchmark_dir", "env_dir", "html_dir")
-
-
-@dataclass(frozen=True, slots=True)
-class Workspace:
-    """Where things live in a checkout; see "What you see" in the README."""
-
-    root: Path
-
-    @property
-    def results(self) -> Path:
-        return self.root / ".asv" / "results"
-
-    @property
-    def staging(self) -> Path:
-        return self.root / ".asv" / "staging"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / ".asv" / "logs"
-
-    @property
-    def report(self) -> Path:
-        return self.root / ".asv" / "report"
-
-    @property
-    def cache(self) -> Path:
-        return self.root / ".cache"
-
-    @property
-    def evidence(self) -> EvidenceStore:
-        return EvidenceStore(self.cache / "evidence")
-
-    @property
-    def recorded(self) -> Path:
-        """Measured history that is shipped with the project."""
-        return self.root / "benchmarks" / "recorded"
 
 
 class Suite(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from scripts.tracker.codegen_diff import judge_codegen
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.harness import Workspace
 from scripts.tracker.model import (
     STATUS_IN_STORE,
     CodegenMeasurement,
@@ -35,6 +34,7 @@ from scripts.tracker.results import (
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.timing_diff import judge_timing
+from scripts.tracker.workspace import Workspace
 
 # The only kind of GPU that times are taken on so far.
 TIMED_TARGET = "cuda:90"

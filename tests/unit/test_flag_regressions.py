@@ -23,7 +23,7 @@ from builders import (
 
 from scripts import comment_on_prs, flag_regressions, report, verify_evidence
 from scripts.tracker.errors import run_command
-from scripts.tracker.harness import Workspace
+from scripts.tracker.workspace import Workspace
 
 COMMANDS = (comment_on_prs, flag_regressions, report, verify_evidence)
 Output = tuple[int, str, str]

@@ -27,12 +27,10 @@ from builders import (
 
 from scripts.tracker import harness
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.harness import (
-    AsvHarness,
-    Workspace,
-)
+from scripts.tracker.harness import AsvHarness
 from scripts.tracker.model import Commit
 from scripts.tracker.results import BuildFailure
+from scripts.tracker.workspace import Workspace
 
 REAL = Path(__file__).resolve().parents[2] / "asv.conf.json"
 

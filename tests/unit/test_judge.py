@@ -18,9 +18,9 @@ from builders import (
 )
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.harness import Workspace
 from scripts.tracker.judge import History, judge, load_history
 from scripts.tracker.model import Commit, MeasurementStatus, Verdict
+from scripts.tracker.workspace import Workspace
 
 
 def table(width: float | None) -> dict[str, dict[str, float | None]]:

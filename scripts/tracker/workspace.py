@@ -1,0 +1,44 @@
+"""Where things live in a checkout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.tracker.store import EvidenceStore
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where things live in a checkout; see "What you see" in the README."""
+
+    root: Path
+
+    @property
+    def results(self) -> Path:
+        return self.root / ".asv" / "results"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / ".asv" / "staging"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / ".asv" / "logs"
+
+    @property
+    def report(self) -> Path:
+        return self.root / ".asv" / "report"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / ".cache"
+
+    @property
+    def evidence(self) -> EvidenceStore:
+        return EvidenceStore(self.cache / "evidence")
+
+    @property
+    def recorded(self) -> Path:
+        """Measured history that is shipped with the project."""
+        return self.root / "benchmarks" / "recorded"
