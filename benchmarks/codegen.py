@@ -31,7 +31,7 @@ class CodeGeneration:
     )
     param_names = ("variant", "head_dim", "causal", "dtype", "target")
     version = fingerprint()
-    timeout = 900  # seconds; the wheel's first import on a cold disk and 22 compilations fit many times
+    timeout = 900  # seconds; the wheel's first import on a cold disk and 26 compilations fit many times
 
     def setup_cache(self) -> dict[tuple[str, str], dict[str, Any]]:
         """{(variant, case): {"status", "message", "metrics"}} of the commit that asv installed."""
