@@ -26,7 +26,10 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def atomic_write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Raises OSError, leaving nothing behind."""
+    """Write a file whole or not at all. Raises OSError, leaving nothing behind.
+
+    `kernels.evidence` has the same few lines: the two halves share files, never code.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
     try:
