@@ -7,14 +7,20 @@ RELEASES ?=
 TARGETS ?= cuda:90
 # Environment of the kernel tests: the Triton that the interpreter tests run, as in an asv environment.
 TEST_TRITON ?= 3.8.0
+# On a GPU machine: "all" or UUIDs; and torch for the canaries, like GPU_TORCH=torch==2.11.0.
+GPUS ?=
+GPU_TORCH ?=
 
 # Through the environment, so that the shell does not read them as code.
-export RELEASES TARGETS
+export RELEASES TARGETS GPUS
 
-.PHONY: track test test-fast lint report clean
+.PHONY: track time test test-fast lint report clean
 
 track: .venv/ready
 	.venv/bin/python -m scripts.track --releases "$$RELEASES" --targets "$$TARGETS" $(if $(RETRY),--retry-failed)
+
+time: .venv/ready .venv-gpu/ready
+	.venv/bin/python -m scripts.time_commits --releases "$$RELEASES" --gpus "$$GPUS"
 
 test: .venv/ready .venv-kernels/ready lint
 	.venv/bin/python -m pytest tests/unit tests/contract tests/end_to_end
@@ -35,10 +41,14 @@ lint: .venv/ready
 
 .venv-kernels/ready: asv.conf.json scripts/make_venv.sh
 	scripts/make_venv.sh .venv-kernels "$(PYTHON)" triton==$(TEST_TRITON) numpy==2.4.6 zstandard==0.25.0 \
-	  nvidia-cuda-nvdisasm==13.5.37 setuptools==80.9.0 pytest==9.2.0
+	  nvidia-cuda-nvdisasm==13.5.37 setuptools==80.9.0 pytest==9.2.0 nvidia-ml-py==13.595.45
+
+.venv-gpu/ready: asv.conf.json scripts/make_venv.sh
+	scripts/make_venv.sh .venv-gpu "$(PYTHON)" numpy==2.4.6 zstandard==0.25.0 cuda-core==1.2.0 \
+	  cuda-bindings==13.2.0 nvidia-ml-py==13.595.45 $(GPU_TORCH)
 
 report: .venv/ready
 	.venv/bin/python -m scripts.report
 
 clean:
-	rm -rf .venv .venv-kernels .asv .cache
+	rm -rf .venv .venv-kernels .venv-gpu .asv .cache

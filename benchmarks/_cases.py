@@ -31,6 +31,15 @@ def evidence_root() -> Path:
     return Path(os.environ.get("ATOMWATCH_EVIDENCE", default))
 
 
+def commit() -> str:
+    """The commit that asv measures. Without one (an `existing` environment) the results could not be told
+    apart later. Raises RuntimeError."""
+    found = os.environ.get("ASV_COMMIT")
+    if not found:
+        raise RuntimeError("asv gives no ASV_COMMIT (an `existing` environment?): run a commit range")
+    return found
+
+
 def describe(suite: type) -> dict[str, Any]:
     """What a complete result of a suite has; `python -m benchmarks.NAME` prints it for the judging half."""
     tracks = [name for name in vars(suite) if name.startswith("track_")]

@@ -8,7 +8,6 @@ fails (asv: null) with its message on stderr.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -39,12 +38,9 @@ class CodeGeneration:
         from kernels.record import record_all
         from kernels.variants import Variant
 
-        commit = os.environ.get("ASV_COMMIT")
-        if not commit:
-            raise RuntimeError("asv gives no ASV_COMMIT (an `existing` environment?): run a commit range")
         records = record_all(
             EvidenceWriter(_cases.evidence_root()),
-            commit,
+            _cases.commit(),
             _cases.target(),
             _cases.codegen_cases(),
             list(Variant),

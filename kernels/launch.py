@@ -24,6 +24,10 @@ class LaunchError(RuntimeError):
     """A kernel cannot be loaded or launched on this device; the message says which and why."""
 
 
+class OutOfMemoryError(LaunchError):
+    """The GPU has not enough free memory."""
+
+
 class Gpu:
     """A device, current in this process, with one stream. ``uuid`` (as nvidia-smi prints it) or the first.
 
@@ -46,11 +50,11 @@ class Gpu:
         )
 
     def allocate(self, size: int) -> Buffer:
-        """Uninitialised device memory. Raises LaunchError if there is not enough."""
+        """Uninitialised device memory. Raises OutOfMemoryError if there is not enough."""
         try:
             return self.device.allocate(size, stream=self.stream)
         except Exception as error:
-            raise LaunchError(f"cannot allocate {size / 1e9:.2f} GB of GPU memory: {error}") from error
+            raise OutOfMemoryError(f"cannot allocate {size / 1e9:.2f} GB of GPU memory: {error}") from error
 
     def upload(self, array: np.ndarray) -> Buffer:
         """A device copy of a contiguous host array."""

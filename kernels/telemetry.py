@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import os
+from dataclasses import dataclass
 from typing import Any
 
 import pynvml
@@ -62,5 +63,23 @@ class Telemetry:
         }
 
 
-def as_json(reading: Reading) -> dict[str, Any]:
-    return asdict(reading)
+def visible_gpus() -> list[str]:
+    """UUIDs of the GPUs that this process may use, as CUDA_VISIBLE_DEVICES says; needs no CUDA context.
+
+    Raises RuntimeError if there is no driver or no GPU. Numbers in that variable count in PCI order.
+    """
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        uuids = [str(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles]
+    except pynvml.NVMLError as error:
+        raise RuntimeError(f"no NVIDIA driver or no GPU: {error}") from error
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is not None:
+        words = [word.strip() for word in wanted.split(",") if word.strip()]
+        uuids = [
+            uuid for word in words for i, uuid in enumerate(uuids) if word == str(i) or uuid.startswith(word)
+        ]
+    if not uuids:
+        raise RuntimeError("no GPU is visible here (CUDA_VISIBLE_DEVICES?)")
+    return uuids

@@ -1,6 +1,6 @@
 """Turn the files of a GPU session into asv result files, as asv itself would have written them.
 
-    .venv/bin/python -m scripts.record_sessions FOLDER --machine NAME --results benchmarks/recorded
+    .venv/bin/python -m scripts.record_sessions FOLDER --results benchmarks/recorded
 
 A session times many commits side by side, which `asv run` cannot: it goes commit by commit. The samples get
 asv's own statistics (`asv.results`), so `asv publish` and `asv compare` read the folder too.
@@ -13,8 +13,7 @@ import sys
 from pathlib import Path
 
 from scripts.tracker.errors import run_command
-from scripts.tracker.harness import describe_suite
-from scripts.tracker.recording import read_sessions, record_sessions
+from scripts.tracker.timing_run import record_folder
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,13 +23,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.record_sessions", description=__doc__)
     parser.add_argument("folder", type=Path, help="where a session wrote its files")
     parser.add_argument("--results", type=Path, default=Workspace(ROOT).results)
-    parser.add_argument("--machine", required=True, help="asv's name for the epoch, like h200-580")
     options = parser.parse_args()
-    suite = describe_suite(ROOT, "benchmarks.attention_backward", "cuda:90")
-    documents = read_sessions(options.folder)
-    here = Workspace(ROOT)
-    commits = record_sessions(documents, suite, here.evidence, here.results, options.results, options.machine)
-    print(f"{options.results / options.machine}: {commits} commits")
+    print(record_folder(Workspace(ROOT), options.folder, options.results))
     return 0
 
 

@@ -23,7 +23,9 @@ from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commits, read_variants
 from scripts.tracker.store import EvidenceStore, atomic_write
 
+SCHEMA = 2
 _SERIES = {"track_kernel": "kernel", "track_backward": "backward"}
+CANARIES_BENCHMARK = "controls.Canaries.track_seconds"
 
 
 class Subject(msgspec.Struct):
@@ -40,30 +42,56 @@ class Subject(msgspec.Struct):
     backward_s: list[float]
 
 
+class Reading(msgspec.Struct):
+    """What the GPU said; the rest of it stays in the file."""
+
+    power_capped: bool
+
+
 class Block(msgspec.Struct):
     """One round over all kernels. Not valid: the GPU throttled for heat or by hardware."""
 
     series: Literal["kernel", "backward"]
     valid: bool
+    before: Reading
+    after: Reading
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether the power limit held the clock down: normal under load, so only recorded."""
+        return self.before.power_capped or self.after.power_capped
+
+
+class Canary(msgspec.Struct):
+    """Work that no Triton commit can change. ``message``: why it was not timed."""
+
+    message: str | None
+    kernel_s: list[float]
 
 
 class SessionFile(msgspec.Struct):
-    """One case of a session."""
+    """One case of a session; see `kernels.session_file`."""
 
     schema: int
     complete: bool
+    status: Literal["ok", "no_valid_data"]
+    note: str | None
     target: str
     case: dict[str, Any]
     device: dict[str, Any]
     started_at: datetime.datetime
     subjects: list[Subject]
+    canaries: dict[str, Canary]
     blocks: list[Block]
 
     def samples(self, subject: Subject, series: str) -> list[float]:
         """Valid samples in block order; of the kernel whose timing it shares, if it shares one."""
         if subject.shared_with is not None:
             subject = self._subject(*subject.shared_with)
-        taken = subject.kernel_s if series == "kernel" else subject.backward_s
+        return self.valid(subject.kernel_s if series == "kernel" else subject.backward_s, series)
+
+    def valid(self, taken: list[float], series: str) -> list[float]:
+        """Those of blocks in which the GPU did not throttle."""
         blocks = [block.valid for block in self.blocks if block.series == series]
         return [s for s, valid in zip(taken, blocks, strict=True) if valid]
 
@@ -73,7 +101,9 @@ class SessionFile(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    variant: str
+    """The parameters of both suites. ``what``: a variant or a canary."""
+
+    what: str
     n_ctx: int
     head_dim: int
     causal: bool
@@ -86,39 +116,56 @@ class _Key:
 
 def read_sessions(folder: Path) -> list[SessionFile]:
     """All case files of a session. Raises TrackerError for one that is damaged or of another device."""
-    documents = []
-    for path in sorted(folder.glob("hd*.json")):
-        try:
-            document = msgspec.convert(json.loads(path.read_text()), SessionFile)
-        except (OSError, ValueError, msgspec.ValidationError) as error:
-            raise TrackerError(f"{path}: not a session file ({error}); run its plan again") from error
-        times = [t for s in document.subjects for t in (*s.kernel_s, *s.backward_s)]
-        if not all(0 < t < math.inf for t in times):
-            raise TrackerError(f"{path}: holds a time that is not above zero; run its plan again")
-        if not document.complete:
-            raise TrackerError(f"{path}: the session did not finish this case; run its plan again")
-        documents.append(document)
+    documents = [_read_session(path) for path in sorted(folder.glob("hd*.json"))]
     if not documents:
         raise TrackerError(f"{folder}: holds no session file (hd*.json)")
-    if len({json.dumps(d.device, sort_keys=True) for d in documents}) > 1:
+    epochs = {json.dumps({**d.device, "uuid": None}, sort_keys=True) for d in documents}
+    if len(epochs) > 1:
         raise TrackerError(f"{folder}: sessions of different devices or drivers; record them apart")
     return documents
 
 
+def _read_session(path: Path) -> SessionFile:
+    try:
+        content = json.loads(path.read_text())
+        if content["schema"] != SCHEMA:
+            raise ValueError(f"schema {content['schema']}, this program reads {SCHEMA}")
+        document = msgspec.convert(content, SessionFile)
+        series = [block.series for block in document.blocks]
+        for subject in document.subjects:
+            expected = (len(subject.kernel_s), len(subject.backward_s))
+            is_timed = subject.status == "ok" and subject.shared_with is None
+            if is_timed and expected != (series.count("kernel"), series.count("backward")):
+                raise ValueError(f"{subject.variant} has samples of other blocks")
+    except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise TrackerError(f"{path}: not a session file ({error}); run its plan again") from error
+    times = [t for s in document.subjects for t in (*s.kernel_s, *s.backward_s)]
+    times += [t for canary in document.canaries.values() for t in canary.kernel_s]
+    if not all(0 < t < math.inf for t in times):
+        raise TrackerError(f"{path}: holds a time that is not above zero; run its plan again")
+    if not document.complete:
+        why = document.note or "interrupted"
+        raise TrackerError(f"{path}: the session did not finish this case ({why}); run its plan again")
+    return document
+
+
+def machine_name(device: dict[str, Any]) -> str:
+    """asv's name for an epoch, like "h200-580.159.04": the GPU's model and the driver."""
+    words = str(device["gpu"]).lower().replace("nvidia", "").split()
+    name = "-".join([*words, str(device["driver"])])
+    return "".join(c if c.isalnum() or c in ".-" else "-" for c in name)
+
+
 def record_sessions(
-    documents: list[SessionFile],
-    suite: Suite,
-    evidence: EvidenceStore,
-    history: Path,
-    results: Path,
-    machine: str,
-) -> int:
+    documents: list[SessionFile], suites: list[Suite], evidence: EvidenceStore, history: Path, results: Path
+) -> tuple[str, int]:
     """Write one asv result file a commit into ``results``, with what asv needs to publish it.
 
-    ``history``: the results folder whose commits.json names the commits. Returns how many were written.
-    Raises TrackerError if a timed kernel is not the one that ``evidence`` holds now: the results get the
-    version of today's sources.
+    ``suites``: the timed one first. ``history``: the results folder whose commits.json names the commits.
+    Returns the machine and how many files were written. Raises TrackerError if a timed kernel is not the one
+    that ``evidence`` holds now: the results get the version of today's sources.
     """
+    machine = machine_name(documents[0].device)
     device = documents[0].device
     entry = {"machine": machine, "gpu": device["gpu"], "driver": device["driver"],
              "power_limit_w": str(device["power_limit_w"]), "os": "Linux", "arch": "x86_64",
@@ -126,6 +173,8 @@ def record_sessions(
     known = read_commits(history)
     dates = {release.version: release.date for release in known_releases()}
     commits = dict.fromkeys((s.commit, s.label) for d in documents for s in d.subjects)
+    if twice := [label for commit, label in commits if sum(c == commit for c, _ in commits) > 1]:
+        raise TrackerError(f"{', '.join(twice)}: one commit timed twice (A/A) is for scripts.noise only")
     if missing := [label for commit, label in commits if commit not in {c.commit for c in known}]:
         raise TrackerError(f"{history}/commits.json does not have {', '.join(missing)}: run make track first")
     for document in documents:
@@ -133,16 +182,17 @@ def record_sessions(
     for commit, label in commits:
         noon = datetime.datetime.combine(dates[label], datetime.time(12), datetime.UTC)
         row = Results({**entry, "python": "3"}, {}, commit, int(noon.timestamp() * 1000), "3", "session", {})
-        for name in suite.benchmarks:
-            _add_benchmark(row, name, suite, documents, commit)
+        for suite in suites:
+            for name in suite.benchmarks:
+                _add_benchmark(row, name, suite, documents, commit)
         row.save(str(results))
     write_json(results / machine / "machine.json", {**entry, "version": 1})
-    write_json(results / "flops.json", suite.flops)
+    write_json(results / "flops.json", suites[0].flops)
     write_json(results / "commits.json", known)
     write_json(results / "variants.json", read_variants(history))
-    benchmarks = {name: _metadata(name, suite) for name in suite.benchmarks}
+    benchmarks = {name: _metadata(name, suite) for suite in suites for name in suite.benchmarks}
     atomic_write(results / "benchmarks.json", json.dumps({**benchmarks, "version": 2}, indent=1).encode())
-    return len(commits)
+    return machine, len(commits)
 
 
 def _check_identities(document: SessionFile, evidence: EvidenceStore) -> None:
@@ -163,9 +213,12 @@ def _metadata(name: str, suite: Suite) -> dict[str, Any]:
 
 
 def _add_benchmark(row: Results, name: str, suite: Suite, documents: list[SessionFile], commit: str) -> None:
-    series = _SERIES[name.rpartition(".")[2]]
     keys = [_Key(*map(ast.literal_eval, words)) for words in itertools.product(*suite.params)]
-    values = [_value(documents, commit, key, series) for key in keys]
+    if name == CANARIES_BENCHMARK:
+        values = [_canary(documents, key) for key in keys]
+    else:
+        series = _SERIES[name.rpartition(".")[2]]
+        values = [_value(documents, commit, key, series) for key in keys]
     result = BenchmarkResult(
         result=[0.0 if isinstance(value, list) else value for value in values],
         samples=[value if isinstance(value, list) else None for value in values],
@@ -185,9 +238,21 @@ def _value(documents: list[SessionFile], commit: str, key: _Key, series: str) ->
         if not key.is_of(document.case):
             continue
         for subject in document.subjects:
-            if (subject.commit, subject.variant) != (commit, key.variant):
+            if (subject.commit, subject.variant) != (commit, key.what):
                 continue
             if subject.status == "unsupported":
                 return float("nan")
+            if document.status == "no_valid_data":
+                return None
             return document.samples(subject, series) or None if subject.status == "ok" else None
+    return float("nan")
+
+
+def _canary(documents: list[SessionFile], key: _Key) -> list[float] | float | None:
+    """The same for all commits of a session: they share its blocks. NaN where it was not timed."""
+    for document in documents:
+        if key.is_of(document.case) and key.what in document.canaries:
+            if document.status == "no_valid_data":
+                return None
+            return document.valid(document.canaries[key.what].kernel_s, "kernel") or float("nan")
     return float("nan")

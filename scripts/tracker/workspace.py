@@ -39,6 +39,11 @@ class Workspace:
         return EvidenceStore(self.cache / "evidence")
 
     @property
+    def sessions(self) -> Path:
+        """Files of GPU sessions, a folder each."""
+        return self.cache / "sessions"
+
+    @property
     def recorded(self) -> Path:
         """Measured history that is shipped with the project."""
         return self.root / "benchmarks" / "recorded"

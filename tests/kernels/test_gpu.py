@@ -6,6 +6,7 @@ Skipped, with the reason, where there is no such GPU or no cuda.core.
 from __future__ import annotations
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.gpu
 pytest.importorskip("cuda.core", reason="cuda.core is not installed: no GPU tests here")
 
 from kernels.launch import Gpu, LaunchError, LoadedKernel  # noqa: E402
-from kernels.workload import TimedCase, Workload  # noqa: E402
+from kernels.plan import TimedCase  # noqa: E402
+from kernels.workload import Workload  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,8 @@ def test_gradients_at_the_timed_shapes(gpu: Gpu, variant: Variant, head_dim: int
         forward, preprocess, convert_dq = launches(gpu, workload, compiled(None, head_dim))
         forward(gpu.stream)
         preprocess(gpu.stream)
+        with ThreadPoolExecutor(3) as pool:
+            workload.expect(pool)
         workload.poison()
         workload.zero_dq()
         for launch in [*launches(gpu, workload, kernels), convert_dq]:

@@ -1,0 +1,271 @@
+"""The file that a session writes for one case: samples, blocks, telemetry, canaries.
+
+It grows while the session runs and is always whole (written beside and renamed). An unfinished one is
+continued by the next start of the same plan; a finished one serves later sessions that would time the same
+kernels again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernels.evidence import atomic_write, read_record
+from kernels.fingerprint import timing_fingerprint
+from kernels.plan import Plan, Side, TimedCase
+
+# 2: canaries, copies of a commit, blocks numbered, no_valid_data, reused_from. 1: first version.
+SCHEMA = 2
+
+
+@dataclass
+class Subject:
+    """One (commit, variant) of a case. Of equal kernels one is timed; the others name it: ``shared_with``.
+
+    ``status``: ok, unsupported, failed, wrong (its gradients), not_compiled. Samples in seconds, one a block.
+    """
+
+    commit: str
+    label: str
+    copy: int
+    variant: str
+    status: str = "ok"
+    message: str | None = None
+    identity: list[str] = field(default_factory=list)
+    shared_with: list[str] | None = None
+    errors: dict[str, float] | None = None
+    kernel_s: list[float] = field(default_factory=list)
+    backward_s: list[float] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return self.commit, self.copy, self.variant
+
+
+@dataclass
+class CaseFile:
+    """The document of one case. ``canaries``: {name: {"message", "kernel_s"}}; a sample a kernel block.
+
+    ``status``: ok, or no_valid_data if the GPU throttled in too many blocks. ``reused_from``: the session
+    whose samples these are, None if they were taken now.
+    """
+
+    path: Path
+    plan: Plan
+    case: TimedCase
+    device: dict[str, Any]
+    subjects: list[Subject]
+    started_at: str
+    canaries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
+    phases_s: dict[str, float] = field(default_factory=dict)
+    process: int = 1
+    status: str = "ok"
+    note: str | None = None
+    reused_from: str | None = None
+    complete: bool = False
+
+    def valid(self, series: str) -> int:
+        """How many blocks of a series count."""
+        return sum(block["series"] == series and block["valid"] for block in self.blocks)
+
+    def taken(self, series: str) -> int:
+        return sum(block["series"] == series for block in self.blocks)
+
+    def samples(self, subject: Subject, series: str) -> list[float]:
+        """Those of valid blocks."""
+        taken = subject.kernel_s if series == "kernel" else subject.backward_s
+        valid = [block["valid"] for block in self.blocks if block["series"] == series]
+        return [s for s, is_valid in zip(taken, valid, strict=True) if is_valid]
+
+    def write(self) -> None:
+        self._drop_half_a_block()
+        document = {
+            "schema": SCHEMA,
+            "method": timing_fingerprint(),
+            "complete": self.complete,
+            "status": self.status,
+            "case": asdict(self.case),
+            "target": self.plan.target,
+            "plan": self.plan.key(),
+            "seed": self.plan.seed,
+            "device": self.device,
+            "started_at": self.started_at,
+            "process": self.process,
+            "reused_from": self.reused_from,
+            "phases_s": {name: round(seconds, 4) for name, seconds in self.phases_s.items()},
+            "note": self.note,
+            "subjects": [asdict(subject) for subject in self.subjects],
+            "canaries": self.canaries,
+            "blocks": self.blocks,
+        }
+        atomic_write(self.path, json.dumps(document, allow_nan=True).encode())
+
+    def _drop_half_a_block(self) -> None:
+        """An interrupt may come between the samples of a block and the block."""
+        kernel, backward = self.taken("kernel"), self.taken("backward")
+        for subject in self.subjects:
+            del subject.kernel_s[kernel:], subject.backward_s[backward:]
+        for canary in self.canaries.values():
+            del canary["kernel_s"][kernel:]
+
+    def resume(self) -> None:
+        """Take over the blocks of an earlier, unfinished start of the same plan on the same GPU.
+
+        Nothing is taken over if a kernel that is to be timed now was not timed then: a block holds all.
+        """
+        earlier = read_session_file(self.path)
+        if earlier is None or not _is_of(earlier, self.plan, self.device) or earlier["complete"]:
+            return
+        then = {(s["commit"], s["copy"], s["variant"]): s for s in earlier["subjects"]}
+        timed = [s for s in self.subjects if s.status == "ok" and s.shared_with is None]
+        blocks = {
+            series: sum(b["series"] == series for b in earlier["blocks"]) for series in ("kernel", "backward")
+        }
+        for subject in timed:
+            known = then.get(subject.key, {})
+            if known.get("identity") != subject.identity or len(known["kernel_s"]) != blocks["kernel"]:
+                return
+            if len(known["backward_s"]) != blocks["backward"]:
+                return
+        for subject in timed:
+            subject.kernel_s = then[subject.key]["kernel_s"]
+            subject.backward_s = then[subject.key]["backward_s"]
+        self.blocks, self.started_at = earlier["blocks"], earlier["started_at"]
+        self.canaries, self.process = earlier["canaries"], earlier["process"] + 1
+        self.phases_s = earlier["phases_s"]
+
+
+class Stopwatch:
+    """Adds the seconds of a phase to a CaseFile's ``phases_s``."""
+
+    def __init__(self, phases_s: dict[str, float]) -> None:
+        self._phases_s = phases_s
+        self._since_s = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        """All time since the last lap belongs to ``name``."""
+        now_s = time.monotonic()
+        self._phases_s[name] = self._phases_s.get(name, 0.0) + now_s - self._since_s
+        self._since_s = now_s
+
+
+def read_session_file(path: Path) -> dict[str, Any] | None:
+    """A whole document of this schema; None if there is none or it is something else."""
+    try:
+        document = json.loads(path.read_bytes())
+        wanted = ("complete", "status", "plan", "device", "method", "subjects", "blocks", "canaries", "case")
+        if document["schema"] != SCHEMA or any(name not in document for name in wanted):
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return dict(document)
+
+
+def is_complete(path: Path, plan: Plan, device: dict[str, Any]) -> bool:
+    """Whether a case of this plan needs no more work."""
+    document = read_session_file(path)
+    return document is not None and bool(document["complete"]) and _is_of(document, plan, device)
+
+
+def _is_of(document: dict[str, Any], plan: Plan, device: dict[str, Any]) -> bool:
+    same_method = document["method"] == timing_fingerprint()
+    return same_method and document["plan"] == plan.key() and document["device"] == device
+
+
+def subjects_of(plan: Plan, case: TimedCase, excluded: dict[str, str]) -> list[Subject]:
+    """Every (commit, variant) of a case as the evidence store has it. Raises ValueError for a damaged one."""
+    return [_subject(plan, case, side, v, excluded) for side in plan.sides() for v in plan.variants]
+
+
+def _subject(plan: Plan, case: TimedCase, side: Side, variant: str, excluded: dict[str, str]) -> Subject:
+    subject = Subject(side.commit, side.label, side.copy, variant)
+    record = record_of(plan, case, side.commit, variant)
+    key = exclusion_key(case, side.commit, variant)
+    if record is None:
+        subject.status, subject.message = "not_compiled", "no record in the evidence store"
+    elif record["status"] != "ok":
+        subject.status, subject.message = record["status"], record["message"]
+    elif key in excluded:
+        subject.status, subject.message = "failed", excluded[key]
+    else:
+        subject.identity = [kernel["identity"] for kernel in record["kernels"]]
+    return subject
+
+
+def record_of(plan: Plan, case: TimedCase, commit: str, variant: str) -> dict[str, Any] | None:
+    """A record of the evidence store, None if there is none. Raises ValueError if it is damaged."""
+    folder = Path(plan.store) / "records" / plan.target.replace(":", "-") / commit / case.codegen_slug
+    try:
+        return read_record(folder / f"{variant}.json")
+    except FileNotFoundError:
+        return None
+
+
+def exclusion_key(case: TimedCase, commit: str, variant: str) -> str:
+    """Names a kernel that took its process down, to the processes that follow."""
+    return f"{case.slug} {commit} {variant}"
+
+
+def reuse(plan: Plan, case: TimedCase, device: dict[str, Any]) -> bool:
+    """Write the case's file from earlier samples, if one session of this method on this very GPU timed every
+    kernel that the case needs. Then no GPU second is spent."""
+    if plan.fresh or plan.archive is None or any(side.copy > 1 for side in plan.sides()):
+        return False
+    subjects = subjects_of(plan, case, {})
+    needed = [subject for subject in subjects if subject.status == "ok"]
+    for path, document in _archived(Path(plan.archive), case):
+        then = {tuple(s["identity"]): s for s in document["subjects"] if s["identity"] and s["copy"] == 1}
+        is_same = document["method"] == timing_fingerprint() and document["device"] == device
+        if not is_same or not document["complete"] or document["status"] != "ok":
+            continue
+        valid = sum(b["series"] == "kernel" and b["valid"] for b in document["blocks"])
+        if valid < plan.min_blocks or document["target"] != plan.target:
+            continue
+        if set(plan.canaries) - set(document["canaries"]) or any(
+            tuple(s.identity) not in then for s in needed
+        ):
+            continue
+        _take_over(plan, case, subjects, document, str(path.parent.name))
+        return True
+    return False
+
+
+def _archived(archive: Path, case: TimedCase) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Earlier files of a case, the newest first."""
+    found = sorted(archive.glob(f"*/{case.slug}.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+    for path in found:
+        document = read_session_file(path)
+        if document is not None and document["reused_from"] is None:
+            yield path, document
+
+
+def _take_over(
+    plan: Plan, case: TimedCase, subjects: list[Subject], document: dict[str, Any], session: str
+) -> None:
+    then: dict[tuple[str, ...], dict[str, Any]] = {}
+    for entry in document["subjects"]:
+        if entry["identity"] and entry["shared_with"] is None:
+            then.setdefault(tuple(entry["identity"]), entry)
+    first: dict[tuple[str, ...], Subject] = {}
+    for subject in subjects:
+        if subject.status != "ok":
+            continue
+        identity = tuple(subject.identity)
+        known = then[identity]
+        subject.status, subject.message, subject.errors = known["status"], known["message"], known["errors"]
+        if identity in first:
+            subject.shared_with = [first[identity].commit, first[identity].variant]
+            continue
+        first[identity] = subject
+        subject.kernel_s, subject.backward_s = known["kernel_s"], known["backward_s"]
+    file = CaseFile(
+        Path(plan.out) / f"{case.slug}.json", plan, case, document["device"], subjects, document["started_at"]
+    )
+    file.canaries, file.blocks, file.complete = document["canaries"], document["blocks"], True
+    file.process, file.reused_from = document["process"], session
+    file.write()

@@ -1,0 +1,74 @@
+"""How far sessions of identical kernels scatter, from their files; what policy.toml's thresholds rest on.
+
+    .venv/bin/python -m scripts.noise benchmarks/recorded_sessions/*/   # what is shipped
+
+Each folder is one session, a fresh process. Those whose plan has two commits and the second of them again
+(A/A) give the spreads; all that have blocks with and without a power cap show what the cap does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from scripts.tracker.errors import run_command
+from scripts.tracker.noise import Noise, is_for_noise, measure_noise, power_cap
+from scripts.tracker.recording import read_sessions
+
+_COLUMNS = {
+    "block": "ratio, block to block",
+    "own": "one kernel",
+    "ratio": "ratio",
+    "apart": "commits, two sessions",
+    "paired": "commits, one session",
+    "same": "A/A",
+    "canary": "canary",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.noise",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folders", nargs="+", type=Path, help="one session each")
+    options = parser.parse_args()
+    documents = [document for folder in options.folders for document in read_sessions(folder)]
+    console, device = Console(), documents[0].device
+    console.print(f"{device['gpu']}, driver {device['driver']}", highlight=False)
+    if rows := measure_noise([d for d in documents if is_for_noise(d)]):
+        title = f"Spread over {rows[0].sessions} sessions (1 standard deviation, %)"
+        table = Table("hd, n_ctx", *_COLUMNS.values(), title=title)
+        for row in rows:
+            values = [f"{100 * getattr(row, name):.2f}" for name in _COLUMNS]
+            table.add_row(f"{row.head_dim}, {row.n_ctx}", *values)
+        console.print(table)
+        for row in rows:
+            console.print(_sentence(row), highlight=False)
+    if caps := power_cap(documents):
+        table = Table(
+            "hd, n_ctx", "blocks", "mean", "largest of a variant", title="Ratio under a power cap (%)"
+        )
+        for cap in caps:
+            share = f"{cap.capped_blocks} of {cap.blocks} capped"
+            numbers = (f"{100 * cap.ratio:+.2f}", f"{100 * cap.commits:+.2f}")
+            table.add_row(f"{cap.head_dim}, {cap.n_ctx}", share, *numbers)
+        console.print(table)
+    return 0
+
+
+def _sentence(row: Noise) -> str:
+    widths = ", ".join(f"{100 * row.half_width(n):.2f} % with {n}" for n in (1, 2, 3))
+    return (
+        f"hd {row.head_dim}, n_ctx {row.n_ctx}: commit over commit within {widths} sessions (95 %); "
+        f"A/A bias {100 * row.same_bias:+.3f} %."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,95 @@
+"""From a choice of commits to a session's plan, and from its files to asv results. The session itself is run
+by the measuring half, in a Python of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import subprocess
+from ast import literal_eval
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.harness import describe_suite
+from scripts.tracker.judge import TIMED_TARGET
+from scripts.tracker.model import Commit
+from scripts.tracker.recording import read_sessions, record_sessions
+from scripts.tracker.store import atomic_write
+from scripts.tracker.workspace import Workspace
+
+_SUITES = ("benchmarks.attention_backward", "benchmarks.controls")
+# As in the suites: issue 4717's.
+_BATCH, _HEADS = 4, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure a case. ``backward_blocks``: of the second series."""
+
+    min_blocks: int
+    max_blocks: int
+    backward_blocks: int
+    budget_s: float
+
+
+def make_plan(
+    workspace: Workspace,
+    commits: list[Commit],
+    variants: list[str],
+    head_dims: list[int],
+    n_ctx: list[int],
+    effort: Effort,
+) -> dict[str, Any]:
+    """A plan for `benchmarks.session` (see `kernels.plan.Plan`): all commits side by side in one process.
+
+    Its folder is named by its content, so that the same choice goes on where it stopped.
+    """
+    missing = [c.label for c in commits if not workspace.evidence.count_records(TIMED_TARGET, c.commit)]
+    if missing:
+        raise TrackerError(f"not compiled yet: {', '.join(missing)}; make track does it")
+    plan: dict[str, Any] = {
+        "store": str(workspace.evidence.root),
+        "archive": str(workspace.sessions),
+        "target": TIMED_TARGET,
+        "commits": [[c.commit, c.label] for c in commits],
+        "variants": variants,
+        "cases": [
+            {"head_dim": d, "causal": True, "dtype": "fp16", "n_ctx": n, "batch": _BATCH, "heads": _HEADS}
+            for d, n in itertools.product(head_dims, n_ctx)
+        ],
+        "seed": 1,
+        "min_blocks": effort.min_blocks,
+        "max_blocks": effort.max_blocks,
+        "backward_blocks": effort.backward_blocks,
+        "budget_s": effort.budget_s,
+    }
+    name = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:12]
+    return {**plan, "out": str(workspace.sessions / name)}
+
+
+def suite_choices(root: Path) -> tuple[list[str], list[int], list[int]]:
+    """What the timed suite has: variants, n_ctx, head_dims."""
+    params = describe_suite(root, _SUITES[0], TIMED_TARGET).params
+    variants, n_ctx, head_dims = ([literal_eval(word) for word in axis] for axis in params[:3])
+    return variants, n_ctx, head_dims
+
+
+def run_plan(workspace: Workspace, python: Path, plan: dict[str, Any], options: list[str]) -> int:
+    """Run a plan in the Python that has cuda.core; its exit status. Raises TrackerError without one."""
+    if not python.exists():
+        raise TrackerError(f"{python}: no such Python; make time makes it, on a machine with a GPU")
+    plan_file = Path(plan["out"]) / "plan.json"
+    atomic_write(plan_file, json.dumps(plan, indent=1).encode())
+    command = [str(python), "-m", "benchmarks.session", str(plan_file), *options]
+    return subprocess.run(command, cwd=workspace.root, check=False).returncode  # noqa: S603
+
+
+def record_folder(workspace: Workspace, folder: Path, results: Path) -> str:
+    """Session files into asv results; says what was written."""
+    suites = [describe_suite(workspace.root, module, TIMED_TARGET) for module in _SUITES]
+    documents = read_sessions(folder)
+    machine, commits = record_sessions(documents, suites, workspace.evidence, workspace.results, results)
+    return f"{results / machine}: {commits} commits, {len(documents)} cases"
