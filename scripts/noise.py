@@ -51,9 +51,7 @@ def main() -> int:
         for row in rows:
             console.print(_sentence(row), highlight=False)
     if caps := power_cap(documents):
-        table = Table(
-            "hd, n_ctx", "blocks", "mean", "largest of a variant", title="Ratio under a power cap (%)"
-        )
+        table = Table("hd, n_ctx", "blocks", "ratio", "commits", title="Shift by a power cap (%)")
         for cap in caps:
             share = f"{cap.capped_blocks} of {cap.blocks} capped"
             numbers = (f"{100 * cap.ratio:+.2f}", f"{100 * cap.commits:+.2f}")
