@@ -17,7 +17,7 @@ from rich.table import Table
 
 from scripts.tracker.errors import run_command
 from scripts.tracker.noise import Noise, is_for_noise, measure_noise, power_cap
-from scripts.tracker.recording import read_sessions
+from scripts.tracker.session_files import read_sessions
 
 _COLUMNS = {
     "block": "ratio, block to block",

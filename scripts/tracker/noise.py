@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.recording import Block, SessionFile
+from scripts.tracker.session_files import Block, SessionFile
 from scripts.tracker.timing import hodges_lehmann
 
 _Z95 = 1.96

@@ -16,7 +16,8 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import describe_suite
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Commit
-from scripts.tracker.recording import read_sessions, record_sessions
+from scripts.tracker.recording import record_sessions
+from scripts.tracker.session_files import read_sessions
 from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 

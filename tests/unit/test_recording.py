@@ -14,9 +14,10 @@ from builders import FACTS, TARGET, record_document, write_lists, write_record
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite
 from scripts.tracker.model import Commit, MeasurementStatus
-from scripts.tracker.recording import read_sessions, record_sessions
+from scripts.tracker.recording import record_sessions
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_flops, read_results, timing_measurements
+from scripts.tracker.session_files import read_sessions
 from scripts.tracker.store import EvidenceStore
 
 RELEASE = Commit("ab" * 20, known_releases()[1].version)
