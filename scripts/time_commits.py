@@ -20,9 +20,10 @@ from pathlib import Path
 
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.judge import TIMED_TARGET
+from scripts.tracker.processes import run_gpu_session
 from scripts.tracker.results import read_commits
 from scripts.tracker.store import atomic_write
-from scripts.tracker.timing_run import Effort, make_plan, record_folder, run_plan, suite_choices
+from scripts.tracker.timing_run import Effort, make_plan, record_folder, suite_choices
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -62,7 +63,7 @@ def main() -> int:
         print(f"{options.plan_only}: {len(plan['commits'])} commits, {len(plan['cases'])} cases")
         return 0
     flags = [*(["--gpus", options.gpus] if options.gpus else []), *(["--fresh"] if options.fresh else [])]
-    status = run_plan(workspace, options.python, plan, flags)
+    status = run_gpu_session(ROOT, options.python, plan, flags)
     if status == 0:
         print(record_folder(workspace, Path(plan["out"]), workspace.results))
     return status

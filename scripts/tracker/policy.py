@@ -50,11 +50,23 @@ class TimingPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_relative_change: Share
 
 
+class ConfirmPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a suspicion is settled; see `confirmation`. ``n_ctx``: where only code was compared."""
+
+    blocks: Annotated[int, msgspec.Meta(ge=3, le=1000)]
+    min_sessions: Annotated[int, msgspec.Meta(ge=2, le=20)]
+    max_sessions: Annotated[int, msgspec.Meta(ge=2, le=20)]
+    budget_s: Annotated[float, msgspec.Meta(gt=0, le=3600)]
+    min_relative_change: Share
+    n_ctx: Annotated[int, msgspec.Meta(ge=128, multiple_of=128)]
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of policy.toml."""
 
     codegen: CodegenPolicy
     timing: TimingPolicy
+    confirm: ConfirmPolicy
 
 
 def read_policy(path: Path = POLICY_FILE) -> Policy:

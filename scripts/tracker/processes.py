@@ -1,11 +1,16 @@
-"""A command with all that it started: how much memory it takes, and how it is stopped."""
+"""Commands with all that they started: how much memory they take, and how they are stopped."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
+
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.store import atomic_write
 
 _GRACE_S = 5  # asv ends within a second of SIGINT, unless a shell made it ignore that
 
@@ -23,6 +28,27 @@ def stop_session(process: subprocess.Popen[bytes]) -> None:
             os.kill(member, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def run_gpu_session(root: Path, python: Path, plan: dict[str, Any], options: list[str]) -> int:
+    """Run a plan by `benchmarks.session` in the Python that has cuda.core; its exit status.
+
+    Raises TrackerError without that Python, KeyboardInterrupt after the session has put away its blocks.
+    """
+    if not python.exists():
+        raise TrackerError(
+            f"{python}: no such Python; on a machine with a GPU, make .venv-gpu/ready makes it"
+        )
+    plan_file = Path(plan["out"]) / "plan.json"
+    atomic_write(plan_file, json.dumps(plan, indent=1).encode())
+    command = [str(python), "-m", "benchmarks.session", str(plan_file), *options]
+    process = subprocess.Popen(command, cwd=root)  # noqa: S603 - our own module and plan
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.send_signal(signal.SIGTERM)  # a second one: Ctrl-C reached it as well
+        process.wait()
+        raise
 
 
 def memory_bytes(session: int) -> int:

@@ -60,7 +60,7 @@ class EvidenceStore:
 
     def load(self, target: str, commit: str, case: Case, variant: str) -> Evidence | None:
         """The record of one measurement; None if there is none. Raises TrackerError if it is damaged."""
-        path = self._record_path(target, commit, case.slug, variant)
+        path = self.record_path(target, commit, case.slug, variant)
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class EvidenceStore:
     def has_objects(self, evidence: Evidence) -> bool:
         """Whether every text and cubin of a record is there (not whether it is whole: see `verify`)."""
         digests = (d for kernel in evidence.kernels for d in kernel.objects.values())
-        return all(self._object_path(digest).exists() for digest in digests)
+        return all(self.object_path(digest).exists() for digest in digests)
 
     def count_records(self, target: str, commit: str) -> int:
         """How many records a commit has: the progress of a compilation that is going on."""
@@ -80,7 +80,7 @@ class EvidenceStore:
 
     def text(self, digest: str) -> str:
         """A stage's text. Raises TrackerError if it is missing or not what its name says."""
-        path = self._object_path(digest)
+        path = self.object_path(digest)
         try:
             return _read_object(path, digest).decode()
         except (OSError, ValueError, zstandard.ZstdError) as error:
@@ -99,10 +99,10 @@ class EvidenceStore:
             try:
                 evidence = _read_record(path, path.read_bytes())
                 missing = [
-                    f"its {stage} is missing: {self._object_path(digest)}"
+                    f"its {stage} is missing: {self.object_path(digest)}"
                     for kernel in evidence.kernels
                     for stage, digest in kernel.objects.items()
-                    if not self._object_path(digest).exists()
+                    if not self.object_path(digest).exists()
                 ]
             except TrackerError as error:
                 missing = [str(error).removeprefix(f"{path}: ")]
@@ -111,11 +111,13 @@ class EvidenceStore:
     def _target_folder(self, target: str) -> Path:
         return self.root / "records" / _safe(target.replace(":", "-"))
 
-    def _record_path(self, target: str, commit: str, case_slug: str, variant: str) -> Path:
+    def record_path(self, target: str, commit: str, case_slug: str, variant: str) -> Path:
+        """Raises TrackerError for a name that cannot be part of a path."""
         folder = self._target_folder(target) / _safe(commit) / _safe(case_slug)
         return folder / f"{_safe(variant)}.json"
 
-    def _object_path(self, digest: str) -> Path:
+    def object_path(self, digest: str) -> Path:
+        """Raises TrackerError for what is no sha256."""
         if not _SHA256.fullmatch(digest):
             raise TrackerError(f"{self.root}: {digest!r} is not the name of an object")
         return self.root / "objects" / digest[:2] / f"{digest}.zst"

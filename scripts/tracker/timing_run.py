@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import subprocess
 from ast import literal_eval
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Commit
 from scripts.tracker.recording import record_sessions
 from scripts.tracker.session_files import read_sessions
-from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 
 _SUITES = ("benchmarks.attention_backward", "benchmarks.controls")
@@ -76,16 +74,6 @@ def suite_choices(root: Path) -> tuple[list[str], list[int], list[int]]:
     params = describe_suite(root, _SUITES[0], TIMED_TARGET).params
     variants, n_ctx, head_dims = ([literal_eval(word) for word in axis] for axis in params[:3])
     return variants, n_ctx, head_dims
-
-
-def run_plan(workspace: Workspace, python: Path, plan: dict[str, Any], options: list[str]) -> int:
-    """Run a plan in the Python that has cuda.core; its exit status. Raises TrackerError without one."""
-    if not python.exists():
-        raise TrackerError(f"{python}: no such Python; make time makes it, on a machine with a GPU")
-    plan_file = Path(plan["out"]) / "plan.json"
-    atomic_write(plan_file, json.dumps(plan, indent=1).encode())
-    command = [str(python), "-m", "benchmarks.session", str(plan_file), *options]
-    return subprocess.run(command, cwd=workspace.root, check=False).returncode  # noqa: S603
 
 
 def record_folder(workspace: Workspace, folder: Path, results: Path) -> str:

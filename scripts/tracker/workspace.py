@@ -44,6 +44,11 @@ class Workspace:
         return self.cache / "sessions"
 
     @property
+    def confirmations(self) -> Path:
+        """Answers of `scripts.confirm`, a file a finding."""
+        return self.results / "confirmations"
+
+    @property
     def recorded(self) -> Path:
         """Measured history that is shipped with the project."""
         return self.root / "benchmarks" / "recorded"

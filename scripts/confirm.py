@@ -1,0 +1,121 @@
+"""Settle a suspicion on the GPU: both sides' kernels side by side, in fresh processes, until it is known.
+
+    .venv/bin/python -m scripts.confirm FINDING                  # here, if this machine has a GPU
+    .venv/bin/python -m scripts.confirm FINDING --write FILE     # for another machine, all in one file
+    .venv/bin/python -m scripts.confirm --request FILE           # there
+
+FINDING: an id of `flag_regressions --format json`. The answer is DIFFERENT, SAME or UNKNOWN (the budget ended
+first), with the change, its interval and both legs in milliseconds. It is kept beside the results.
+
+Exit status: 0 SAME, 1 DIFFERENT, 2 could not be measured, 3 UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from scripts.tracker.confirmation import Confirmation, Decision, confirm
+from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.policy import read_policy
+from scripts.tracker.processes import run_gpu_session
+from scripts.tracker.request import Request, make_request, plan_of, read_request, unpack, write_request
+from scripts.tracker.session_files import SessionFile, read_sessions
+from scripts.tracker.store import atomic_write
+from scripts.tracker.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parent.parent
+_EXIT = {Decision.SAME: 0, Decision.DIFFERENT: 1, Decision.UNKNOWN: 3}
+
+
+def main() -> int:
+    workspace = Workspace(ROOT)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.confirm",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("finding", nargs="?", help="id of a finding")
+    what.add_argument("--request", type=Path, help="a file that --write made")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the request, measure nothing")
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-gpu" / "bin" / "python")
+    parser.add_argument("--out", type=Path, default=workspace.confirmations, help="folder of the answer")
+    options = parser.parse_args()
+    path = options.request
+    request = read_request(path) if path else _request_of(workspace, options.finding)
+    if options.write:
+        write_request(options.write, request)
+        print(f"{options.write}: python -m scripts.confirm --request {options.write.name} on a GPU machine")
+        return 0
+    answer = measure(request, options.python)
+    path = options.out / f"{answer.finding}.json"
+    atomic_write(path, msgspec.json.format(msgspec.json.encode(answer)) + b"\n")
+    for line in describe(request, answer):
+        print(line)
+    print(path)
+    return _EXIT[answer.decision]
+
+
+def _request_of(workspace: Workspace, finding: str) -> Request:
+    # Only here: a machine that executes requests has neither results nor asv to read them.
+    from scripts.tracker.judge import judge, load_history
+
+    history = load_history(workspace)
+    known = {found.id: found for found in judge(history).findings}
+    if finding not in known:
+        raise TrackerError(f"no finding {finding}: flag_regressions --format json lists them")
+    return make_request(known[finding], workspace.evidence, history.variants, read_policy().confirm)
+
+
+def measure(request: Request, python: Path) -> Confirmation:
+    """Sessions until the answer is known or the budget is spent. Raises TrackerError if none was possible."""
+    policy = read_policy()
+    sessions: list[SessionFile] = []
+    started_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "store"
+        unpack(request, store)
+        while True:
+            out = Path(folder) / f"session-{len(sessions) + 1}"
+            plan = plan_of(request, store, out, len(sessions) + 1, policy.confirm)
+            if run_gpu_session(ROOT, python, plan, []) != 0:
+                raise TrackerError("the session failed, its reason is above")
+            sessions += read_sessions(out)
+            answer = confirm(request.question, sessions, policy.timing, policy.confirm)
+            spent_s = time.monotonic() - started_s
+            next_s = spent_s * (len(sessions) + 1) / len(sessions)
+            if answer.decision is not Decision.UNKNOWN or len(sessions) == policy.confirm.max_sessions:
+                return answer
+            if len(sessions) >= policy.confirm.min_sessions and next_s > policy.confirm.budget_s:
+                return answer
+
+
+def describe(request: Request, answer: Confirmation) -> list[str]:
+    """The answer in lines of 80 columns."""
+    case = request.case
+    lines = [
+        f"{answer.decision}: {request.candidate} against {request.reference}, {request.before.label} -> "
+        f"{request.after.label}",
+        f"head_dim {case['head_dim']}, n_ctx {case['n_ctx']}, {answer.gpu}, driver {answer.driver}",
+        f"{answer.sessions} sessions; of the {answer.of}: {answer.reason}",
+    ]
+    for leg in answer.legs:
+        e = leg.effect
+        lines.append(
+            f"  {leg.variant:20} {leg.before_s * 1e3:9.3f} -> {leg.after_s * 1e3:9.3f} ms  "
+            f"{e.change:+7.2%} ({e.low:+.2%} to {e.high:+.2%})"
+        )
+    if answer.ratio:
+        e = answer.ratio
+        lines.append(f"  {'ratio':20} {'':25}  {e.change:+7.2%} ({e.low:+.2%} to {e.high:+.2%})")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
