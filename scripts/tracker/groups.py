@@ -126,6 +126,14 @@ class FindingGroup:
     def cases_of(self, verdict: Verdict) -> str:
         return name_cases(sorted({f.case for f in self.of(verdict)}))
 
+    def attributions_of(self, verdict: Verdict) -> list[Finding]:
+        """A finding for each different list of suspects, the one with most of the group first."""
+        by_suspects: dict[tuple[object, str], list[Finding]] = {}
+        for finding in self.of(verdict):
+            if finding.attribution:
+                by_suspects.setdefault((finding.suspects, finding.attribution), []).append(finding)
+        return [members[0] for members in sorted(by_suspects.values(), key=len, reverse=True)]
+
     def references_of(self, verdict: Verdict) -> list[str]:
         return list(dict.fromkeys(f.reference for f in self.of(verdict)))
 

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from scripts.tracker.attribute import NO_HISTORY, name_suspects
+from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.codegen_diff import judge_codegen
+from scripts.tracker.commit_source import find_history
 from scripts.tracker.errors import TrackerError
+from scripts.tracker.history import CommitHistory
 from scripts.tracker.model import (
     STATUS_IN_STORE,
     CodegenMeasurement,
@@ -19,6 +23,7 @@ from scripts.tracker.model import (
     VariantFacts,
 )
 from scripts.tracker.policy import POLICY_FILE, read_policy
+from scripts.tracker.pull_requests import SquashSuffix
 from scripts.tracker.results import (
     BuildFailure,
     CommitResults,
@@ -47,7 +52,8 @@ class History:
     """Everything that was measured, ready to be judged.
 
     ``commits``: first-parent order. ``problems``: files that could not be read; a judgement with
-    problems is incomplete. ``notes``: what was left out on purpose, and why.
+    problems is incomplete. ``notes``: what was left out on purpose, and why. ``triton``: where the commits
+    between the measured ones can be looked up.
     """
 
     commits: list[Commit] = field(default_factory=list)
@@ -59,6 +65,7 @@ class History:
     flops: dict[tuple[int, int, bool], float] = field(default_factory=dict)
     problems: list[TrackerError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    triton: CommitHistory | None = None
 
     def timed_on(self) -> list[str]:
         """Where and when GPU time was taken, like "NVIDIA H200, driver 580.159.04, 2026-12-01"."""
@@ -110,6 +117,10 @@ def load_history(workspace: Workspace) -> History:
     strays = sorted({commit[:10] for commit in found if commit not in ordered})
     if strays:
         history.notes.append(f"not in the history of commits, so not compared: {', '.join(strays)}")
+    try:
+        history.triton = find_history(workspace.cache)
+    except TrackerError as error:
+        history.problems.append(error)
     return history
 
 
@@ -135,8 +146,19 @@ def judge(history: History) -> Judgement:
         for m in history.measurements
         if m.target == TIMED_TARGET and m.status is MeasurementStatus.OK
     }
-    return judge_timing(
+    judgement = judge_timing(
         history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code, compiled
+    )
+    _name_suspects(judgement, history)
+    return judgement
+
+
+def _name_suspects(judgement: Judgement, history: History) -> None:
+    if judgement.findings and history.triton is None:
+        history.notes.append(NO_HISTORY)
+    measured = {m.commit for m in history.measurements}
+    judgement.findings = name_suspects(
+        judgement.findings, history.triton, measured, read_rules(), SquashSuffix()
     )
 
 

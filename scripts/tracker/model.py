@@ -180,12 +180,20 @@ class CodegenChange:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A commit that may have done it."""
+    """A commit that may have done it. ``score``: its share of all scores of the range; it ranks, and is no
+    probability.
+
+    ``subject``: other people's words, shown in a code span only. ``how`` the pull request is known. ``bump``:
+    what a moved pin pulls in, None if it is none; a bump's author did not write it.
+    """
 
     commit: str
     pr: int | None
     score: float
     why: str
+    subject: str = ""
+    how: str = ""
+    bump: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +203,8 @@ class Finding:
     Ratios are times, candidate over reference; None without GPU time. ``unmeasured_commits``: how many
     commits between before and after have no measurement. ``candidate_change``: how the candidate's own
     time moved, where both commits were timed in one session; not in the JSON, the explanation says it.
+    ``attribution``: how far the suspects can be trusted, or why there are none; not in the JSON either,
+    `python -m scripts.attribute` says it.
     """
 
     id: str
@@ -217,3 +227,4 @@ class Finding:
     interval: tuple[float, float] | None = None
     minimum_detectable_change: float | None = None
     candidate_change: float | None = None
+    attribution: str = ""

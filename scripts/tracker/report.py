@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from scripts.tracker.attribution_report import suspects_in_short
 from scripts.tracker.comment import TEMPLATES
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.judge import History
@@ -30,7 +31,7 @@ def findings_json(judgement: Judgement) -> str:
     """The finding file of the design: {"schema": 1, "findings": [...]}."""
     findings = [asdict(f) for f in judgement.findings]
     for finding in findings:
-        del finding["candidate_change"]
+        del finding["candidate_change"], finding["attribution"]
     document = {"schema": FINDINGS_SCHEMA, "findings": findings}
     return json.dumps(document, indent=1, allow_nan=False)
 
@@ -66,6 +67,8 @@ def _what_changed(group: FindingGroup, verdict: Verdict) -> str:
     for row in rows:
         whose = "" if row.variant == group.candidate else f"{row.variant}: "
         lines.append(f"{whose}{row.metric} {row.values}")
+    if words := suspects_in_short(group.of(verdict)):
+        lines.append(words)
     return "\n".join(lines)
 
 

@@ -1,0 +1,89 @@
+"""Name the commits of Triton that may have made each finding, ranked, with the reasons.
+
+Exit status: 0 done, 2 could not judge (nothing measured, no history, or a file is damaged).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from scripts.tracker.attribution_report import attribution_json, print_attribution
+from scripts.tracker.backtest import print_backtest, read_known_commits
+from scripts.tracker.clone import clone_at
+from scripts.tracker.commit_source import CLONE, HISTORY_FILE, find_history, open_history
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
+from scripts.tracker.history import FileHistory, history_file_bytes
+from scripts.tracker.judge import judge, load_history
+from scripts.tracker.store import atomic_write
+from scripts.tracker.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.attribute", description=__doc__)
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument(
+        "--history", type=Path, help=f"a clone of Triton or a history file; default: .cache/{CLONE}, else "
+        f".cache/{HISTORY_FILE}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write-history", metavar="CLONE", type=Path,
+        help=f"make .cache/{HISTORY_FILE} of a clone, and stop",
+    )  # fmt: skip
+    parser.add_argument(
+        "--backtest", metavar="FILE", type=Path,
+        help="rank commits of known nature, as tests/data/known_commits.toml lists them, and stop",
+    )  # fmt: skip
+    options = parser.parse_args()
+    workspace = Workspace(ROOT)
+    if options.write_history:
+        return _write_history(options.write_history, workspace)
+    if options.backtest:
+        return _backtest(options.backtest, options.history, workspace)
+    history = load_history(workspace)
+    if options.history:
+        history.triton = open_history(options.history)
+    if history.triton is None:
+        raise TrackerError(_NO_HISTORY)
+    findings = judge(history).findings
+    if options.format == "json":
+        print(attribution_json(findings))
+    else:
+        print_attribution(Console(), findings)
+    for problem in history.problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return EXIT_CANNOT_JUDGE if history.problems else 0
+
+
+_NO_HISTORY = (
+    f"no history of Triton's commits: put a clone at .cache/{CLONE} (git clone --bare --filter=blob:none "
+    f"https://github.com/triton-lang/triton .cache/{CLONE}) or a history file at .cache/{HISTORY_FILE}, or "
+    "name one with --history"
+)
+
+
+def _write_history(clone: Path, workspace: Workspace) -> int:
+    commits = clone_at(clone).main_line()
+    path = workspace.cache / HISTORY_FILE
+    atomic_write(path, history_file_bytes(commits))
+    print(f"{path}: {len(commits)} commits, {commits[0].date.date()} to {commits[-1].date.date()}")
+    return 0
+
+
+def _backtest(known: Path, named: Path | None, workspace: Workspace) -> int:
+    history = open_history(named) if named else find_history(workspace.cache)
+    if history is None:
+        raise TrackerError(_NO_HISTORY)
+    if not isinstance(history, FileHistory):
+        raise TrackerError("the backtest needs a history file: --write-history makes one of a clone")
+    print_backtest(Console(), history, read_known_commits(known))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
