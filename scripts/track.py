@@ -6,12 +6,9 @@ Exit status: 0 done (findings or not), 1 some release could not be measured, 2 c
 from __future__ import annotations
 
 import argparse
-import fcntl
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -22,6 +19,7 @@ from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.harness import AsvHarness, record_failure, write_json
 from scripts.tracker.judge import judge, load_history
 from scripts.tracker.model import Commit
+from scripts.tracker.processes import only_one
 from scripts.tracker.progress import RunProgress
 from scripts.tracker.releases import Release, choose_releases, wheelhouse, write_history
 from scripts.tracker.report import print_summary, print_table
@@ -46,28 +44,13 @@ def main() -> int:
     targets = options.targets.replace(",", " ").split()
     if not targets:
         raise TrackerError('TARGETS is empty: name one, like make track TARGETS="cuda:90"')
-    with _only_one(workspace) as lock:
+    with only_one(workspace) as lock:
         releases = choose_releases(options.releases, workspace.cache)
         failed = False
         for target in targets:
             failed |= _measure(console, workspace, releases, target, options.retry_failed, lock)
         judged = _conclude(console, workspace, releases if options.releases.split() else None)
     return judged or int(failed)
-
-
-@contextmanager
-def _only_one(workspace: Workspace) -> Iterator[int]:
-    """Two runs in one checkout would install two Tritons into one environment. Yields the lock's descriptor:
-    asv inherits it, so that an asv whose driver was killed still keeps others out."""
-    workspace.cache.mkdir(parents=True, exist_ok=True)
-    with (workspace.cache / "track.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TrackerError(
-                f"another make track runs in {workspace.root}: wait for it or stop it"
-            ) from None
-        yield lock.fileno()
 
 
 def _measure(

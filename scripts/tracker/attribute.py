@@ -26,8 +26,8 @@ NO_CLUE = "the code says neither stage nor metric, so none is singled out"
 
 @dataclass(frozen=True, slots=True)
 class Clue:
-    """What is known of a variant's change of code: the first stage that differs on dQ's path (None: none does, or it
-    is not known), the metrics that moved, the target."""
+    """What is known of a variant's change of code: the first stage that differs on dQ's path (None: none
+    does, or it is not known), the metrics that moved, the target."""
 
     stage: Stage | None
     metrics: frozenset[str]

@@ -1,18 +1,37 @@
-"""Commands with all that they started: how much memory they take, and how they are stopped."""
+"""Commands with all that they started: that one is alone, how much memory they take, how they are stopped."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.store import atomic_write
+from scripts.tracker.workspace import Workspace
 
 _GRACE_S = 5  # asv ends within a second of SIGINT, unless a shell made it ignore that
+
+
+@contextmanager
+def only_one(workspace: Workspace) -> Iterator[int]:
+    """Two runs in one checkout would install two Tritons into one environment. Yields the lock's descriptor:
+    asv inherits it, so that an asv whose driver was killed still keeps others out."""
+    workspace.cache.mkdir(parents=True, exist_ok=True)
+    with (workspace.cache / "track.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TrackerError(
+                f"another make track runs in {workspace.root}: wait for it or stop it"
+            ) from None
+        yield lock.fileno()
 
 
 def stop_session(process: subprocess.Popen[bytes]) -> None:

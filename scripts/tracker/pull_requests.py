@@ -10,6 +10,7 @@ from scripts.tracker.history import LandedCommit
 
 # A squash merge ends the subject with the number; a cherry-pick or a second merge adds another behind it.
 _AT_END = re.compile(r"((?:\s*\(#[1-9][0-9]{0,6}\))+)\s*$", re.ASCII)
+_TAIL_CHARACTERS = 200  # a hostile subject of endless suffixes must not take endless time
 _NUMBER = re.compile(r"#([0-9]+)", re.ASCII)
 _REVERT = re.compile(r'Revert ".*\(#([1-9][0-9]{0,6})\)(?:…|\.\.\.)?"', re.ASCII)
 _MERGE = re.compile(r"Merge pull request #([1-9][0-9]{0,6}) from ", re.ASCII)
@@ -50,11 +51,11 @@ class SquashSuffix:
 
 def numbers_at_end(subject: str) -> tuple[int, ...]:
     """Numbers of the suffixes that end a subject, in order: 3131 of `Revert "... (#3109)" (#3131)`."""
-    found = _AT_END.search(subject)
+    found = _AT_END.search(subject[-_TAIL_CHARACTERS:])
     return tuple(int(number) for number in _NUMBER.findall(found[1])) if found else ()
 
 
 def reverted_by(subject: str) -> int | None:
     """The pull request that a revert undoes: 3109 of `Revert "... (#3109)" (#3131)`."""
-    found = _REVERT.match(subject)
+    found = _REVERT.match(subject[:1000])
     return int(found[1]) if found else None

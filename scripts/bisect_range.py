@@ -1,0 +1,127 @@
+"""Close a range of commits to the one that changed a metric of the generated code, by compiling. No GPU.
+
+Not named bisect.py: asv runs build_triton.py as a script, and Python would take that file for its own module.
+Exit status: 0 the culprit or the range is printed, 1 not reproduced, 2 cannot work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts.tracker.bisection import Bisection, Outcome, Step, close_range
+from scripts.tracker.codegen_probe import (
+    Question,
+    ScratchWorkspace,
+    codegen_probe,
+    question_of,
+    stored_measurement,
+)
+from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.harness import AsvHarness
+from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.model import Case, Commit
+from scripts.tracker.processes import only_one
+from scripts.tracker.releases import write_history
+from scripts.tracker.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    options = _options()
+    workspace = Workspace(ROOT)
+    history = load_history(workspace)
+    with only_one(workspace) as lock, tempfile.TemporaryDirectory(prefix="atomwatch-bisect-") as scratch:
+        repository = workspace.cache / "releases.git"
+        write_history(repository, workspace.cache)
+        harness = AsvHarness(workspace, repository, options.target, lock)
+        commits, question = _question(options, history, harness)
+        places = iter(range(10**6))
+
+        def fresh_harness() -> AsvHarness:
+            folder = Path(scratch) / str(next(places))
+            shutil.rmtree(folder, ignore_errors=True)
+            return AsvHarness(ScratchWorkspace(ROOT, folder), repository, options.target, lock)
+
+        probe = codegen_probe(harness, fresh_harness, question, not options.no_compile)
+        print(
+            f"{question.variant}, {question.case}, {question.target}: {question.metric} was "
+            f"{question.before:g} at {commits[0].label}; {len(commits)} commits to {commits[-1].label}"
+        )
+        found = close_range(commits, probe, options.budget, not options.no_compile, _print_step)
+    _print_end(found)
+    return 1 if found.outcome is Outcome.NOT_REPRODUCED else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m scripts.bisect_range", description=__doc__)
+    parser.add_argument("--finding", help="its id, as flag_regressions --format json prints it")
+    parser.add_argument("--variant", default="atomic_add")
+    parser.add_argument("--metric", help="like cache_invalidations, with --since and --until")
+    parser.add_argument("--since", help="the older end, a label like 3.1.0")
+    parser.add_argument("--until", help="the newer end")
+    parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--target", default="cuda:90")
+    parser.add_argument("--budget", type=int, default=12, help="how many commits may be built; default 12")
+    parser.add_argument(
+        "--no-compile", action="store_true", help="answer from what is stored alone; nothing is built"
+    )
+    options = parser.parse_args()
+    if not options.finding and not (options.metric and options.since and options.until):
+        parser.error("name a --finding, or --metric with --since and --until")
+    return options
+
+
+def _question(
+    options: argparse.Namespace, history: History, harness: AsvHarness
+) -> tuple[list[Commit], Question]:
+    """The commits of the range and what they are asked. Raises TrackerError for what is not there."""
+    if options.finding:
+        findings = {f.id: f for f in judge(history).findings}
+        if options.finding not in findings:
+            raise TrackerError(f"no finding {options.finding}: flag_regressions --format json lists them")
+        finding = findings[options.finding]
+        variant, metric = question_of(finding)
+        since, until = finding.before.label, finding.after.label
+        case = Case(finding.case.head_dim, finding.case.causal, finding.case.dtype)
+    else:
+        variant, metric, since, until = options.variant, options.metric, options.since, options.until
+        case = Case(options.head_dim, True, "fp16")
+    labels = [commit.label for commit in history.commits]
+    for label in (since, until):
+        if label not in labels:
+            raise TrackerError(f"{label} is not among the known commits: {', '.join(labels) or 'none'}")
+    commits = history.commits[labels.index(since) : labels.index(until) + 1]
+    if len(commits) < 2:
+        raise TrackerError(f"{since} does not stand before {until}: swap them")
+    probe = Question(variant, case, options.target, metric, before=0.0)
+    first = stored_measurement(harness, commits[0].commit, probe)
+    value = first.metrics.get(metric) if first else None
+    if value is None:
+        raise TrackerError(
+            f"{variant} at {since} has no {metric} ({case}, {options.target}): measure it first, "
+            f'make track RELEASES="{since}", or name a metric of the README'
+        )
+    return commits, Question(variant, case, options.target, metric, before=value)
+
+
+def _print_step(step: Step) -> None:
+    how = " (from scratch)" if step.fresh else ""
+    print(f"  {step.commit.label}: {step.probed.answer.value}, {step.probed.seen}{how}", flush=True)
+
+
+def _print_end(found: Bisection) -> None:
+    old, new = found.last_old, found.first_new
+    print(f"{found.outcome.value}: {old.label} is the last with the old value, {new.label} the first without")
+    if found.between:
+        names = ", ".join(commit.label for commit in found.between)
+        print(f"between them, not told apart: {names}")
+    print(found.why)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))
