@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scripts.tracker.bisection import Bisection, Outcome, Step, close_range
+from scripts.tracker.bisection import Answer, Bisection, Outcome, Step, close_range
 from scripts.tracker.codegen_probe import (
     Question,
     ScratchWorkspace,
@@ -121,6 +121,9 @@ def _print_end(found: Bisection) -> None:
         names = ", ".join(commit.label for commit in found.between)
         print(f"between them, not told apart: {names}")
     print(found.why)
+    values = dict.fromkeys(step.probed.seen for step in found.steps if step.probed.answer is Answer.NEW)
+    if len(values) > 1:
+        print(f"more than one change: {', then '.join(values)} were seen; this is about the first")
 
 
 if __name__ == "__main__":

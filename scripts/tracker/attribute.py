@@ -20,7 +20,6 @@ from scripts.tracker.pull_requests import PullRequests, numbers_at_end, reverted
 
 MAX_SUBJECT_CHARACTERS = 100
 NO_HISTORY = 'suspects unknown: no history of Triton\'s commits (README, "Which pull request")'
-
 NO_CLUE = "the code says neither stage nor metric, so none is singled out"
 
 
@@ -61,8 +60,7 @@ def clue_of(finding: Finding) -> Clue:
 
 
 def attribute(
-    before: Commit,
-    after: Commit,
+    found: CommitRange,
     clue: Clue,
     history: CommitHistory,
     measured: Collection[str],
@@ -70,10 +68,6 @@ def attribute(
     pull_requests: PullRequests,
 ) -> Attribution:
     """Rank what landed between two measured commits. ``measured``: hashes that have a measurement."""
-    try:
-        found = history.between(before, after)
-    except TrackerError as error:
-        return Attribution((), None, f"suspects unknown: {error}")
     unmeasured = sum(commit.sha not in measured for commit in found.commits)
     if clue.stage is None and not clue.metrics and len(found.commits) > 1:
         return Attribution((), unmeasured, f"{_extent(found, unmeasured)}; {NO_CLUE}{_notes(found)}")
@@ -194,15 +188,33 @@ def name_suspects(
     """The findings with their suspects; without a history each says that there is none."""
     if history is None:
         return [replace(finding, attribution=NO_HISTORY) for finding in findings]
+    ranges: dict[tuple[Commit, Commit], CommitRange | TrackerError] = {}
     known: dict[tuple[Commit, Commit, Clue], Attribution] = {}
     named = []
     for finding in findings:
-        key = (finding.before, finding.after, clue_of(finding))
+        ends = (finding.before, finding.after)
+        if ends not in ranges:
+            ranges[ends] = _range(history, *ends)
+        key = (*ends, clue_of(finding))
         if key not in known:
-            known[key] = attribute(*key, history, measured, rules, pull_requests)
-        found = known[key]
-        unmeasured = finding.unmeasured_commits if found.unmeasured is None else found.unmeasured
-        named.append(
-            replace(finding, suspects=found.suspects, unmeasured_commits=unmeasured, attribution=found.sure)
-        )
+            found = ranges[ends]
+            known[key] = (
+                attribute(found, key[2], history, measured, rules, pull_requests)
+                if isinstance(found, CommitRange)
+                else Attribution((), None, f"suspects unknown: {found}")
+            )
+        named.append(_with(finding, known[key]))
     return named
+
+
+def _range(history: CommitHistory, before: Commit, after: Commit) -> CommitRange | TrackerError:
+    """A range that cannot be told takes no other finding's suspects away."""
+    try:
+        return history.between(before, after)
+    except TrackerError as error:
+        return error
+
+
+def _with(finding: Finding, found: Attribution) -> Finding:
+    unmeasured = finding.unmeasured_commits if found.unmeasured is None else found.unmeasured
+    return replace(finding, suspects=found.suspects, unmeasured_commits=unmeasured, attribution=found.sure)

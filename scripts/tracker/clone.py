@@ -30,6 +30,11 @@ class CloneHistory:
 
     git_dir: Path
 
+    @property
+    def name(self) -> str:
+        """What messages call it: they end up in comments, where no path of this machine belongs."""
+        return self.git_dir.parent.name if self.git_dir.name == ".git" else self.git_dir.name
+
     def between(self, before: Commit, after: Commit) -> CommitRange:
         """By ancestry alone: dates play no part. Releases are their tags, so the range of two releases is
         main's line between their forks and what the newer branch has of its own."""
@@ -38,7 +43,7 @@ class CloneHistory:
         commits = self._log(f"{old}..{new}")
         left_behind = self._log(f"{new}..{old}")
         if not commits:
-            raise TrackerError(f"{before.label} does not stand before {after.label} in {self.git_dir}")
+            raise TrackerError(f"{before.label} does not stand before {after.label} in {self.name}")
         notes = []
         if left_behind:
             # A fix that the older branch had too is no news in the newer one.
@@ -69,7 +74,7 @@ class CloneHistory:
         for name in ("refs/remotes/origin/main", "refs/heads/main"):
             if self._verify(name):
                 return self._log(name)
-        raise TrackerError(f"{self.git_dir}: no branch main; clone https://github.com/triton-lang/triton")
+        raise TrackerError(f"{self.name}: no branch main; clone https://github.com/triton-lang/triton")
 
     def _resolve(self, commit: Commit) -> str:
         """The full hash of a measured commit, by its own hash or by a release's tag."""
@@ -78,7 +83,7 @@ class CloneHistory:
         if minor_of(commit.label) and (found := self._verify(f"refs/tags/v{commit.label}^{{commit}}")):
             return found
         raise TrackerError(
-            f"{self.git_dir}: {commit.label} ({commit.commit[:10]}) is not in this clone: pushed away, or "
+            f"{self.name}: {commit.label} ({commit.commit[:10]}) is not in this clone: pushed away, or "
             "the clone is old, shallow or has no tags; git fetch --tags --unshallow"
         )
 
@@ -96,7 +101,7 @@ class CloneHistory:
             self._git("merge-base", old, new)
         except TrackerError:
             raise TrackerError(
-                f"{self.git_dir}: a shallow clone, cut off above {before.label}; git fetch --unshallow"
+                f"{self.name}: a shallow clone, cut off above {before.label}; git fetch --unshallow"
             ) from None
 
     def _log(self, commits: str) -> list[LandedCommit]:
@@ -114,7 +119,7 @@ class CloneHistory:
             names = tuple(name.removeprefix("\n") if i == 0 else name for i, name in enumerate(files))
             fields = {"sha": sha, "parents": parents.split(), "date": date, "subject": subject,
                       "files": names}  # fmt: skip
-            found.append(_landed(fields, self.git_dir))
+            found.append(_landed(fields, self.name))
         return found[::-1]
 
     def _git(self, *arguments: str) -> str:
@@ -130,18 +135,19 @@ class CloneHistory:
         except FileNotFoundError as error:
             raise TrackerError("git is not installed: install it with your system's packages") from error
         except subprocess.TimeoutExpired as error:
-            raise TrackerError(f"{self.git_dir}: git {arguments[0]} took over {_GIT_TIMEOUT_S} s") from error
+            raise TrackerError(f"{self.name}: git {arguments[0]} took over {_GIT_TIMEOUT_S} s") from error
         except subprocess.CalledProcessError as error:
             reason = (error.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]
-            raise TrackerError(f"{self.git_dir}: git {arguments[0]} failed: {reason[:300]}") from error
+            reason = reason.replace(str(self.git_dir), self.name)[:300]
+            raise TrackerError(f"{self.name}: git {arguments[0]} failed: {reason}") from error
         return done.stdout.decode(errors="replace")
 
 
-def _landed(fields: Mapping[str, object], git_dir: Path) -> LandedCommit:
+def _landed(fields: Mapping[str, object], name: str) -> LandedCommit:
     try:
         return msgspec.convert(fields, LandedCommit)
     except msgspec.MsgspecError as error:
-        raise TrackerError(f"{git_dir}: git log prints what is no commit ({error})") from error
+        raise TrackerError(f"{name}: git log prints what is no commit ({error})") from error
 
 
 def clone_at(path: Path) -> CloneHistory:

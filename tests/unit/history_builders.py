@@ -64,11 +64,9 @@ class Repository:
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *arguments: str, date: str = "2024-06-01T12:00:00+00:00") -> str:
-        environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-            **{f"GIT_{who}_{what}": f"{who}@example" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},
-            **{f"GIT_{who}_DATE": date for who in ("AUTHOR", "COMMITTER")},
-        }  # fmt: skip
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        for who in ("GIT_AUTHOR", "GIT_COMMITTER"):
+            environment |= {f"{who}_NAME": "someone", f"{who}_EMAIL": "x@example", f"{who}_DATE": date}
         command = ["git", *arguments]
         done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=True

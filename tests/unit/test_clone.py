@@ -101,7 +101,7 @@ def test_hostile_subjects_stay_one_record(triton: Repository) -> None:
 
 @pytest.mark.parametrize("name", ["f" * 40, "--help", "HEAD", "main", "../x", "", "deadbeef\n"])
 def test_an_unknown_commit_is_named_with_the_remedy(triton: Repository, name: str) -> None:
-    with pytest.raises(TrackerError, match="not in this clone.*git fetch"):
+    with pytest.raises(TrackerError, match=r"not in this clone.*git fetch"):
         found(triton, of(triton, "main~1"), Commit(name, name))
 
 
@@ -150,6 +150,17 @@ def test_a_clone_without_trees_is_refused_and_fetches_nothing(triton: Repository
     with pytest.raises(TrackerError, match="git log failed"):
         clone_at(path).between(of(triton, "main~4"), of(triton, "main"))
     assert sorted(path.rglob("*.pack")) == before
+
+
+def test_no_path_of_this_machine_is_in_a_message(triton: Repository, tmp_path: Path) -> None:
+    """Messages go into comments."""
+    for clone_, name in ((clone_at(triton.folder), "triton"), (CloneHistory(tmp_path / "no.git"), "no.git")):
+        with pytest.raises(TrackerError, match=f"^{name}: ") as caught:
+            clone_.between(Commit("f" * 40, "x"), Commit("e" * 40, "y"))
+        assert str(tmp_path) not in str(caught.value)
+        with pytest.raises(TrackerError, match="git log failed") as caught:
+            clone_._log("no-such-branch")
+        assert str(tmp_path) not in str(caught.value)
 
 
 def test_no_pins_of_a_first_commit_or_of_a_new_file(triton: Repository) -> None:

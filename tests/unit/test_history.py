@@ -2,6 +2,7 @@
 
 import datetime
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,15 @@ from scripts.tracker.releases import known_releases
 
 # Day n is the day of commit n.
 BRANCHES = {
-    minor: Branch(minor, DAY_ONE.date() + datetime.timedelta(first), DAY_ONE.date() + datetime.timedelta(last), "us")
-    for minor, first, last in (("3.1", 2, 3), ("3.2", 6, 9), ("3.3", -9, -2), ("3.4", 90, 99), ("3.5", 8, 99))
-}  # fmt: skip
+    minor: Branch(minor, *(DAY_ONE.date() + datetime.timedelta(day) for day in days), "us")
+    for minor, days in {
+        "3.1": (2, 3),
+        "3.2": (6, 9),
+        "3.3": (-9, -2),
+        "3.4": (90, 99),
+        "3.5": (8, 99),
+    }.items()
+}
 
 
 def history(commits: list | None = None) -> FileHistory:
@@ -105,6 +112,11 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
     assert history_file_bytes(line(4)) == path.read_bytes()
 
 
+def line_of_file(**changed: object) -> bytes:
+    fields = {"sha": "a" * 40, "parents": [], "date": "2024-06-01T00:00:00Z", "subject": "", "files": []}
+    return gzip.compress(json.dumps({**fields, **changed}).encode())
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -112,13 +124,14 @@ def test_a_file_is_read_back(tmp_path: Path) -> None:
         b"not gzip",
         gzip.compress(b""),
         gzip.compress(b"{"),
-        gzip.compress(b'{"sha": "../../etc", "parents": [], "date": "2024-06-01T00:00:00Z", "subject": "", "files": []}'),
-        gzip.compress(b'{"sha": "' + b"a" * 40 + b'", "parents": [], "date": "2024-06-01T00:00:00", "subject": "", "files": []}'),
-        gzip.compress(b'{"sha": "' + b"a" * 40 + b'", "parents": "x", "date": "2024-06-01T00:00:00Z", "subject": "", "files": []}'),
         gzip.compress(b"[" * 100_000),
         gzip.compress(b"\xff\xfe"),
+        line_of_file(sha="../../etc"),
+        line_of_file(date="2024-06-01T00:00:00"),
+        line_of_file(parents="x"),
+        line_of_file(files=[1]),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "history.jsonl.gz"
     path.write_bytes(content)
