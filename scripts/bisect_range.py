@@ -7,9 +7,12 @@ Exit status: 0 the culprit or the range is printed, 1 not reproduced, 2 cannot w
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from scripts.tracker.bisection import Answer, Bisection, Outcome, Step, close_range
@@ -29,23 +32,23 @@ from scripts.tracker.releases import write_history
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
+_SCRATCH = "bisect-"
 
 
 def main() -> int:
     options = _options()
     workspace = Workspace(ROOT)
     history = load_history(workspace)
-    with only_one(workspace) as lock, tempfile.TemporaryDirectory(prefix="atomwatch-bisect-") as scratch:
+    with only_one(workspace) as lock, _scratch(workspace) as scratch:
         repository = workspace.cache / "releases.git"
         write_history(repository, workspace.cache)
         harness = AsvHarness(workspace, repository, options.target, lock)
         commits, question = _question(options, history, harness)
-        places = iter(range(10**6))
+        places = itertools.count()
 
         def fresh_harness() -> AsvHarness:
-            folder = Path(scratch) / str(next(places))
-            shutil.rmtree(folder, ignore_errors=True)
-            return AsvHarness(ScratchWorkspace(ROOT, folder), repository, options.target, lock)
+            place = ScratchWorkspace(ROOT, scratch / str(next(places)))
+            return AsvHarness(place, repository, options.target, lock)
 
         probe = codegen_probe(harness, fresh_harness, question, not options.no_compile)
         print(
@@ -55,6 +58,15 @@ def main() -> int:
         found = close_range(commits, probe, options.budget, not options.no_compile, _print_step)
     _print_end(found)
     return 1 if found.outcome is Outcome.NOT_REPRODUCED else 0
+
+
+@contextmanager
+def _scratch(workspace: Workspace) -> Iterator[Path]:
+    """A folder for what is compiled from scratch. What a killed run left behind goes first: we are alone."""
+    for left in workspace.cache.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=workspace.cache) as folder:
+        yield Path(folder)
 
 
 def _options() -> argparse.Namespace:
@@ -73,6 +85,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if not options.finding and not (options.metric and options.since and options.until):
         parser.error("name a --finding, or --metric with --since and --until")
+    if options.budget < 1:
+        parser.error("--budget: at least 1; --no-compile builds nothing")
     return options
 
 

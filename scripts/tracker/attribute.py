@@ -19,7 +19,8 @@ from scripts.tracker.model import Commit, Finding, Stage, Suspect, Verdict
 from scripts.tracker.pull_requests import PullRequests, numbers_at_end, reverted_by
 
 MAX_SUBJECT_CHARACTERS = 100
-NO_HISTORY = 'suspects unknown: no history of Triton\'s commits (README, "Which pull request")'
+UNKNOWN = "suspects unknown: "
+NO_HISTORY = UNKNOWN + 'no history of Triton\'s commits (README, "Which pull request")'
 NO_CLUE = "the code says neither stage nor metric, so none is singled out"
 
 
@@ -201,7 +202,7 @@ def name_suspects(
             known[key] = (
                 attribute(found, key[2], history, measured, rules, pull_requests)
                 if isinstance(found, CommitRange)
-                else Attribution((), None, f"suspects unknown: {found}")
+                else Attribution((), None, f"{UNKNOWN}{found}")
             )
         named.append(_with(finding, known[key]))
     return named

@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from scripts.tracker.model import Commit
 
+_SPENT = "no more commits may be built"
+
 
 class Answer(StrEnum):
     """What a commit says."""
@@ -109,12 +111,8 @@ def close_range(
     if len(commits) < 2:
         raise ValueError("a range has two ends")
     search = _Search(commits, probe, budget, on_step)
-    last = len(commits) - 1
-    for i, wanted in ((0, Answer.OLD), (last, Answer.NEW)):
-        probed = search.ask(commits[i])
-        if probed.answer is not wanted:
-            why = f"{commits[i].label} should be {wanted}: it is {probed.answer} ({probed.seen})"
-            return search.end(Outcome.NOT_REPRODUCED, 0, last, why)
+    if (wrong := _wrong_end(search)) is not None:
+        return wrong
     while True:
         low, high, why = _narrow(search)
         if high - low > 1:
@@ -129,8 +127,21 @@ def close_range(
             return search.end(Outcome.UNVERIFIED, low, high, f"{commit.label}: {probed.seen}")
         why = f"{commit.label} does not answer the same twice ({probed.seen})"
         if commit in (commits[0], commits[-1]):
-            return search.end(Outcome.NOT_REPRODUCED, 0, last, why)
+            return search.end(Outcome.NOT_REPRODUCED, 0, len(commits) - 1, why)
         search.skipped[commit.commit] = why
+
+
+def _wrong_end(search: _Search) -> Bisection | None:
+    """Ask both ends; None if they are what they should be."""
+    commits, last = search.commits, len(search.commits) - 1
+    for i, wanted in ((0, Answer.OLD), (last, Answer.NEW)):
+        if not search.affordable(commits[i]):
+            return search.end(Outcome.RANGE, 0, last, f"{commits[i].label} was not asked: {_SPENT}")
+        probed = search.ask(commits[i])
+        if probed.answer is not wanted:
+            why = f"{commits[i].label} should be {wanted}: it is {probed.answer} ({probed.seen})"
+            return search.end(Outcome.NOT_REPRODUCED, 0, last, why)
+    return None
 
 
 def _narrow(search: _Search) -> tuple[int, int, str]:
@@ -140,7 +151,7 @@ def _narrow(search: _Search) -> tuple[int, int, str]:
         open_ = [i for i in range(low + 1, high) if search.commits[i].commit not in search.skipped]
         affordable = [i for i in open_ if search.affordable(search.commits[i])]
         if not affordable:
-            why = "no more commits may be built" if open_ else "; ".join(_reasons(search, low, high))
+            why = _SPENT if open_ else "; ".join(_reasons(search, low, high))
             return low, high, why
         # What costs nothing first, then the nearest to the middle.
         i = min(affordable, key=lambda i: (search.probe.costs(search.commits[i]), abs(2 * i - low - high)))
@@ -162,7 +173,7 @@ def _sandwich(search: _Search, low: int, high: int) -> tuple[Commit, Probed] | N
     """Parent, culprit, parent, from scratch. None if all hold; else the first that does not."""
     for i, wanted in ((low, Answer.OLD), (high, Answer.NEW), (low, Answer.OLD)):
         if search.budget <= 0:
-            return search.commits[i], Probed(Answer.SKIPPED, "no more commits may be built")
+            return search.commits[i], Probed(Answer.SKIPPED, _SPENT)
         probed = search.ask(search.commits[i], fresh=True)
         if probed.answer is not wanted:
             return search.commits[i], probed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from scripts.tracker.attribute import NO_HISTORY, name_suspects
+from scripts.tracker.attribute import NO_HISTORY, UNKNOWN, name_suspects
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.codegen_diff import judge_codegen
 from scripts.tracker.commit_source import find_history
@@ -160,6 +160,11 @@ def _name_suspects(judgement: Judgement, history: History) -> None:
     judgement.findings = name_suspects(
         judgement.findings, history.triton, measured, read_rules(), SquashSuffix()
     )
+    if history.triton is not None:
+        unknown = Counter(f.attribution for f in judgement.findings if f.attribution.startswith(UNKNOWN))
+        more = f" (and {len(unknown) - 1} more reasons: scripts.attribute)" if len(unknown) > 1 else ""
+        for reason in list(unknown)[:1]:
+            history.notes.append(f"{unknown.total()} findings, {reason}{more}")
 
 
 def _load_folder(root: Path, history: History) -> list[CommitResults]:

@@ -146,3 +146,11 @@ def test_every_step_is_told_and_kept() -> None:
 def test_a_range_has_two_ends() -> None:
     with pytest.raises(ValueError, match="two ends"):
         close_range(COMMITS[:1], Probe(World(0).ask, World(0).costs), 1, True)
+
+
+def test_an_end_that_may_not_be_built_leaves_the_whole_range() -> None:
+    world = World(5, stored=(0,))
+    found = world.close(budget=0)
+    assert found.outcome is Outcome.RANGE
+    assert found.why == "11 was not asked: no more commits may be built"
+    assert world.asked == [(0, False)]
