@@ -20,6 +20,7 @@ from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.backtest import RANGE_COMMITS, KnownCommit, rank_known, read_known_commits
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
+from scripts.tracker.groups import group_findings
 from scripts.tracker.history import FileHistory, LandedCommit, read_history_file
 from scripts.tracker.judge import judge, load_history
 from scripts.tracker.model import Commit, Stage, Suspect, Verdict
@@ -196,6 +197,23 @@ def test_the_page_escapes_subjects() -> None:
     assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
     assert "one of 3 commits" in page
+
+
+def test_of_several_lists_the_one_of_most_findings_stands_for_the_group() -> None:
+    other = replace(NAMED, suspects=SUSPECTS[:1], attribution="another clue")
+    [group] = group_findings([other, NAMED, NAMED])
+    assert [f.attribution for f in group.attributions_of(Verdict.REGRESSION)] == [
+        "one of 3 commits",
+        "another clue",
+    ]
+
+
+def test_what_a_history_cannot_tell_is_noted_once(workspace: Workspace) -> None:
+    write_history(workspace.cache / "triton-history.jsonl.gz", line(3))
+    judged = load_history(workspace)
+    judge(judged)
+    [note] = [n for n in judged.notes if "suspects unknown" in n]
+    assert note.startswith("1 findings, suspects unknown: new (")
 
 
 def test_in_short() -> None:

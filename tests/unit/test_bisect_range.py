@@ -76,6 +76,8 @@ RANGE = ("--metric", "dq_writes", "--since", "3.1.0", "--until", "3.4.0")
 
 
 def test_the_culprit_and_its_parent_are_compiled_from_scratch(workspace, monkeypatch, capsys) -> None:
+    left = workspace.cache / "bisect-left-by-a-killed-run"
+    (left / "0").mkdir(parents=True)
     assert run(monkeypatch, *RANGE) == 0
     shown = capsys.readouterr().out
     assert "culprit: 3.2.0 is the last with the old value, 3.3.0 the first without" in shown

@@ -134,6 +134,16 @@ def test_a_shallow_clone_does_not_answer_what_it_cannot_know(triton: Repository,
         shallow.between(of(triton, "main~3"), of(triton, "main"))
 
 
+def test_a_shallow_clone_with_a_gap_does_not_pass_over_it(triton: Repository, tmp_path: Path) -> None:
+    triton.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    path = clone(triton, tmp_path / "gap.git", "--depth=1")
+    old = triton.git("rev-parse", "main~3")
+    fetch = ["git", f"--git-dir={path}", "fetch", "--quiet", "--depth=1", f"file://{triton.folder}", old]
+    subprocess.run(fetch, check=True, capture_output=True)
+    with pytest.raises(TrackerError, match="a shallow clone, cut off above old"):
+        clone_at(path).between(Commit(old, "old"), of(triton, "main"))
+
+
 def test_a_clone_without_blobs_names_commits_but_no_pins(triton: Repository, tmp_path: Path) -> None:
     triton.git("config", "uploadpack.allowFilter", "true")
     partial = clone_at(clone(triton, tmp_path / "partial.git", "--filter=blob:none"))
@@ -181,4 +191,5 @@ def test_git_variables_of_a_hook_do_not_lead_elsewhere(
     triton: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path / "nowhere"))
     assert len(clone_at(triton.folder).main_line()) == 5

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from history_builders import DAY_ONE, commit, landed, line, release, sha, write_history
 
+from scripts.tracker import history as history_module
 from scripts.tracker.branches import BRANCHES_FILE, Branch, minor_of, read_branches
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import FileHistory, history_file_bytes, read_history_file
@@ -136,6 +137,14 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path: Path, content: bytes)
     path = tmp_path / "history.jsonl.gz"
     path.write_bytes(content)
     with pytest.raises(TrackerError, match=r"history\.jsonl\.gz.*anew"):
+        read_history_file(path)
+
+
+def test_a_bomb_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "_MAX_HISTORY_BYTES", 2**20)
+    path = tmp_path / "history.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * (2**20 + 1) + gzip.decompress(history_file_bytes(line(3)))))
+    with pytest.raises(TrackerError, match="unpacks to more than 1 MiB"):
         read_history_file(path)
 
 
