@@ -60,10 +60,11 @@ def main() -> int:
     return EXIT_CANNOT_JUDGE if history.problems else 0
 
 
+# asv wants a full clone at that place; for names and files one without blobs does, anywhere.
 _NO_HISTORY = (
-    f"no history of Triton's commits: put a clone at .cache/{CLONE} (git clone --bare --filter=blob:none "
-    f"https://github.com/triton-lang/triton .cache/{CLONE}) or a history file at .cache/{HISTORY_FILE}, or "
-    "name one with --history"
+    "no history of Triton's commits: git clone --bare --filter=blob:none https://github.com/triton-lang/triton "
+    "FOLDER, then name it with --history FOLDER, or keep its history: --write-history FOLDER; a full clone at "
+    f".cache/{CLONE} is found by itself"
 )
 
 

@@ -155,7 +155,6 @@ def clone_at(path: Path) -> CloneHistory:
     git_dir = path / ".git" if (path / ".git").exists() else path
     if not (git_dir / "HEAD").exists() and not git_dir.is_file():
         raise TrackerError(
-            f"{path}: no git repository; git clone --bare --filter=blob:none "
-            f"https://github.com/triton-lang/triton {path}"
+            f"{path}: no git repository; git clone --bare https://github.com/triton-lang/triton {path}"
         )
     return CloneHistory(git_dir)
