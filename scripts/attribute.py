@@ -25,21 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.attribute", description=__doc__)
-    parser.add_argument("--format", choices=["table", "json"], default="table")
-    parser.add_argument(
-        "--history", type=Path, help=f"a clone of Triton or a history file; default: .cache/{CLONE}, else "
-        f".cache/{HISTORY_FILE}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--write-history", metavar="CLONE", type=Path,
-        help=f"make .cache/{HISTORY_FILE} of a clone, and stop",
-    )  # fmt: skip
-    parser.add_argument(
-        "--backtest", metavar="FILE", type=Path,
-        help="rank commits of known nature, as tests/data/known_commits.toml lists them, and stop",
-    )  # fmt: skip
-    options = parser.parse_args()
+    options = _options()
     workspace = Workspace(ROOT)
     if options.write_history:
         return _write_history(options.write_history, workspace)
@@ -60,11 +46,29 @@ def main() -> int:
     return EXIT_CANNOT_JUDGE if history.problems else 0
 
 
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m scripts.attribute", description=__doc__)
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument(
+        "--history", type=Path, help=f"a clone of Triton or a history file; default: .cache/{CLONE}, else "
+        f".cache/{HISTORY_FILE}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write-history", metavar="CLONE", type=Path,
+        help=f"make .cache/{HISTORY_FILE} of a clone, and stop",
+    )  # fmt: skip
+    parser.add_argument(
+        "--backtest", metavar="FILE", type=Path,
+        help="rank commits of known nature, as tests/data/known_commits.toml lists them, and stop",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
 # asv wants a full clone at that place; for names and files one without blobs does, anywhere.
 _NO_HISTORY = (
-    "no history of Triton's commits: git clone --bare --filter=blob:none https://github.com/triton-lang/triton "
-    "FOLDER, then name it with --history FOLDER, or keep its history: --write-history FOLDER; a full clone at "
-    f".cache/{CLONE} is found by itself"
+    "no history of Triton's commits: git clone --bare --filter=blob:none "
+    "https://github.com/triton-lang/triton FOLDER, then name it with --history FOLDER, or keep its history "
+    f"with --write-history FOLDER; a full clone at .cache/{CLONE} is found by itself"
 )
 
 
