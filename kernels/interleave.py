@@ -6,7 +6,9 @@ Kernels are never timed before their gradients were checked at the same shape.
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
 import os
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -134,6 +136,7 @@ class Session:
         file.resume()
         watch = Stopwatch(file.phases_s)
         canaries = self.canaries.of_case(file.case, self.excluded)
+        file.software = _versions()
         watch.lap("canaries")
         try:
             Timing(self.plan, self.gpu, self.telemetry, self.flush, self._deadline_s, ready, canaries).run()
@@ -204,3 +207,9 @@ class Session:
         if not run.workload.is_right(subject.errors, exact):
             subject.status = "wrong"
             subject.message = f"wrong gradients: largest relative errors {subject.errors}"
+
+
+def _versions() -> dict[str, str]:
+    """Of the packages that have a part in the samples, torch only if it was imported."""
+    names = ["cuda-core", "cuda-bindings", "nvidia-ml-py", *(["torch"] if "torch" in sys.modules else [])]
+    return {name: importlib.metadata.version(name) for name in names}

@@ -50,7 +50,7 @@ class Subject:
 class CaseFile:
     """The document of one case. ``canaries``: {name: {"message", "kernel_s"}}; a sample a kernel block.
 
-    ``status``: ok, or no_valid_data if the GPU throttled in too many blocks. ``reused_from``: the session
+    ``software``: versions of what had a part in the samples. ``status``: ok, or no_valid_data if the GPU throttled in too many blocks. ``reused_from``: the session
     whose samples these are, None if they were taken now.
     """
 
@@ -60,6 +60,7 @@ class CaseFile:
     device: dict[str, Any]
     subjects: list[Subject]
     started_at: str
+    software: dict[str, str] = field(default_factory=dict)
     canaries: dict[str, dict[str, Any]] = field(default_factory=dict)
     blocks: list[dict[str, Any]] = field(default_factory=list)
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class CaseFile:
             "plan": self.plan.key(),
             "seed": self.plan.seed,
             "device": self.device,
+            "software": self.software,
             "started_at": self.started_at,
             "process": self.process,
             "reused_from": self.reused_from,
@@ -268,4 +270,5 @@ def _take_over(
     )
     file.canaries, file.blocks, file.complete = document["canaries"], document["blocks"], True
     file.process, file.reused_from = document["process"], session
+    file.software = document.get("software", {})
     file.write()

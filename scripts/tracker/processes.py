@@ -1,4 +1,4 @@
-"""Commands with all that they started: that one is alone, how much memory they take, how they are stopped."""
+"""Commands with all that they started: that one is alone, their memory, how they are stopped."""
 
 from __future__ import annotations
 
