@@ -212,4 +212,5 @@ class Session:
 def _versions() -> dict[str, str]:
     """Of the packages that have a part in the samples, torch only if it was imported."""
     names = ["cuda-core", "cuda-bindings", "nvidia-ml-py", *(["torch"] if "torch" in sys.modules else [])]
-    return {name: importlib.metadata.version(name) for name in names}
+    found = {name: list(importlib.metadata.distributions(name=name)) for name in names}
+    return {name: str(d[0].version) for name, d in found.items() if d}

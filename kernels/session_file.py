@@ -50,7 +50,8 @@ class Subject:
 class CaseFile:
     """The document of one case. ``canaries``: {name: {"message", "kernel_s"}}; a sample a kernel block.
 
-    ``software``: versions of what had a part in the samples. ``status``: ok, or no_valid_data if the GPU throttled in too many blocks. ``reused_from``: the session
+    ``software``: versions of what had a part in the samples. ``status``: ok, or no_valid_data if the GPU
+    throttled in too many blocks. ``reused_from``: the session
     whose samples these are, None if they were taken now.
     """
 
