@@ -1,13 +1,12 @@
 """Settle a suspicion on the GPU: both sides' kernels side by side, in fresh processes, until it is known.
 
-    .venv/bin/python -m scripts.confirm FINDING                  # here, if this machine has a GPU
-    .venv/bin/python -m scripts.confirm FINDING --write FILE     # for another machine, all in one file
-    .venv/bin/python -m scripts.confirm --request FILE           # there
+    .venv/bin/python -m scripts.confirm FINDING           # without a GPU it writes a request, one file,
+    .venv/bin/python -m scripts.confirm --request FILE    # and this executes it, on a machine that has one
 
 FINDING: an id of `flag_regressions --format json`. The answer is DIFFERENT, SAME or UNKNOWN (the budget ended
 first), with the change, its interval and both legs in milliseconds. It is kept beside the results.
 
-Exit status: 0 SAME, 1 DIFFERENT, 2 could not be measured, 3 UNKNOWN.
+Exit status: 0 SAME (or a request was written), 1 DIFFERENT, 2 could not be measured, 3 UNKNOWN.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
+_DRIVER = Path("/dev/nvidiactl")  # there as soon as NVIDIA's driver is loaded
 _EXIT = {Decision.SAME: 0, Decision.DIFFERENT: 1, Decision.UNKNOWN: 3}
 
 
@@ -43,15 +43,18 @@ def main() -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("finding", nargs="?", help="id of a finding")
     what.add_argument("--request", type=Path, help="a file that --write made")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the request, measure nothing")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="only write the request, also with a GPU")
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-gpu" / "bin" / "python")
     parser.add_argument("--out", type=Path, default=workspace.confirmations, help="folder of the answer")
     options = parser.parse_args()
     path = options.request
     request = read_request(path) if path else _request_of(workspace, options.finding)
-    if options.write:
-        write_request(options.write, request)
-        print(f"{options.write}: python -m scripts.confirm --request {options.write.name} on a GPU machine")
+    if options.write or not (path or _DRIVER.exists()):
+        target = options.write or workspace.requests / f"{request.finding}.json"
+        write_request(target, request)
+        print(
+            f"Written: {target}\nOn a machine with a GPU: .venv/bin/python -m scripts.confirm --request FILE"
+        )
         return 0
     answer = measure(request, options.python)
     path = options.out / f"{answer.finding}.json"

@@ -93,12 +93,15 @@ def _files_of(
                 f'make track RELEASES="{commit.label}" compiles it'
             )
         return {}
-    paths = [store.record_path(target, commit.commit, case.slug, name)]
-    paths += [store.object_path(kernel.objects["cubin"]) for kernel in evidence.kernels]
-    return {
-        path.relative_to(store.root).as_posix(): base64.b64encode(path.read_bytes()).decode()
-        for path in paths
-    }
+    try:
+        cubins = [store.object_path(kernel.objects["cubin"]) for kernel in evidence.kernels]
+        paths = [store.record_path(target, commit.commit, case.slug, name), *cubins]
+        contents = {path.relative_to(store.root).as_posix(): path.read_bytes() for path in paths}
+    except (KeyError, OSError) as error:
+        raise TrackerError(
+            f"{name} at {commit.label}: its cubin is not in {store.root} ({error}); make track renews it"
+        ) from error
+    return {name: base64.b64encode(content).decode() for name, content in contents.items()}
 
 
 def write_request(path: Path, request: Request) -> None:

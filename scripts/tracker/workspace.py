@@ -49,6 +49,11 @@ class Workspace:
         return self.results / "confirmations"
 
     @property
+    def requests(self) -> Path:
+        """Suspicions that wait for a machine with a GPU."""
+        return self.root / ".asv" / "requests"
+
+    @property
     def recorded(self) -> Path:
         """Measured history that is shipped with the project."""
         return self.root / "benchmarks" / "recorded"
