@@ -123,6 +123,18 @@ class FindingGroup:
     def of(self, verdict: Verdict) -> list[Finding]:
         return [f for f in self.findings if f.verdict is verdict]
 
+    def excerpts_of(self, verdict: Verdict) -> list[tuple[str, str]]:
+        """(what it shows, the difference on dQ's path) of whichever variant moved; equal ones once."""
+        cases: dict[tuple[str, str, str], set[Case]] = {}
+        for finding in self.of(verdict):
+            if finding.excerpt and finding.first_changed_stage:
+                key = (finding.subject, finding.first_changed_stage, finding.excerpt)
+                cases.setdefault(key, set()).add(replace(finding.case, n_ctx=None))
+        return [
+            (f"{subject} in {stage} ({name_cases(sorted(found))})", excerpt)
+            for (subject, stage, excerpt), found in cases.items()
+        ]
+
     def cases_of(self, verdict: Verdict) -> str:
         return name_cases(sorted({f.case for f in self.of(verdict)}))
 

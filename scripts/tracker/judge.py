@@ -31,6 +31,7 @@ from scripts.tracker.results import (
     read_variants,
     timing_measurements,
 )
+from scripts.tracker.stages import StageComparer, with_stages
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.timing_diff import judge_timing
@@ -47,7 +48,8 @@ class History:
     """Everything that was measured, ready to be judged.
 
     ``commits``: first-parent order. ``problems``: files that could not be read; a judgement with
-    problems is incomplete. ``notes``: what was left out on purpose, and why.
+    problems is incomplete. ``notes``: what was left out on purpose, and why. ``evidence``: where the texts
+    behind the measurements are.
     """
 
     commits: list[Commit] = field(default_factory=list)
@@ -59,6 +61,7 @@ class History:
     flops: dict[tuple[int, int, bool], float] = field(default_factory=dict)
     problems: list[TrackerError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    evidence: EvidenceStore | None = None
 
     def timed_on(self) -> list[str]:
         """Where and when GPU time was taken, like "NVIDIA H200, driver 580.159.04, 2026-12-01"."""
@@ -85,7 +88,7 @@ class History:
 
 def load_history(workspace: Workspace) -> History:
     """Read local and recorded results, with their evidence. Local results stand before recorded ones."""
-    history = History()
+    history = History(evidence=workspace.evidence)
     measurements: dict[object, CodegenMeasurement] = {}
     timings: dict[object, TimingMeasurement] = {}
     for root in (workspace.results, workspace.recorded):
@@ -114,7 +117,8 @@ def load_history(workspace: Workspace) -> History:
 
 
 def judge(history: History) -> Judgement:
-    """Findings of everything measured. Raises TrackerError if there is nothing to judge."""
+    """Findings of everything measured, each with the stage that did it: texts are read for that alone.
+    Raises TrackerError if there is nothing to judge."""
     if not history.measurements and not history.timings:
         remedy = "run make track first"
         if history.problems:
@@ -135,9 +139,21 @@ def judge(history: History) -> Judgement:
         for m in history.measurements
         if m.target == TIMED_TARGET and m.status is MeasurementStatus.OK
     }
-    return judge_timing(
+    judgement = judge_timing(
         history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code, compiled
     )
+    stages = StageComparer(lambda digest: _text(digest, history))
+    judgement.findings = with_stages(judgement.findings, history.measurements, stages)
+    return judgement
+
+
+def _text(digest: str, history: History) -> str | None:
+    """A stage's text; None, with the problem noted, if the store cannot give it."""
+    try:
+        return history.evidence.text(digest) if history.evidence else None
+    except TrackerError as error:
+        history.problems.append(error)
+        return None
 
 
 def _load_folder(root: Path, history: History) -> list[CommitResults]:

@@ -195,6 +195,7 @@ class Finding:
     Ratios are times, candidate over reference; None without GPU time. ``unmeasured_commits``: how many
     commits between before and after have no measurement. ``candidate_change``: how the candidate's own
     time moved, where both commits were timed in one session; not in the JSON, the explanation says it.
+    ``excerpt``: the difference on dQ's path in `first_changed_stage`, line by line.
     """
 
     id: str
@@ -217,3 +218,9 @@ class Finding:
     interval: tuple[float, float] | None = None
     minimum_detectable_change: float | None = None
     candidate_change: float | None = None
+    excerpt: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The variant whose code or time the verdict is about."""
+        return self.reference if self.verdict is Verdict.REFERENCE_MOVED else self.candidate
