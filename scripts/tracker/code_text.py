@@ -211,7 +211,7 @@ def _loops(stage: Stage, lines: list[str]) -> list[range]:
 
 
 def _name(stage: Stage, line: str) -> str:
-    """What an instruction does: its opcode, without predicate and operands. Empty: no business of dQ's path."""
+    """What an instruction does: its opcode alone. Empty: it has no business on dQ's path."""
     if stage is not Stage.LLIR:
         code = line.partition(" ")[2] if line.startswith("@") else line
         return _opcode(code.partition(" ")[0])

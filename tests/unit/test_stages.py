@@ -31,7 +31,7 @@ tensor<64x64xf32, #blocked>, tensor<64x64xi1, #blocked>) -> tensor<64x64xf32, #b
   store <2 x float> %2, ptr addrspace(3) %3, align 8
   tail call void @llvm.nvvm.barrier0()
   %4 = load <4 x float>, ptr addrspace(3) %3, align 16
-  %5 = tail call i32 asm sideeffect "@$3 atom.global.gpu.acq_rel.add.f32 $0, [ $1 + 0 ], $2;", "=r,l,r"(i32 %4)
+  %5 = tail call i32 asm sideeffect "@$3 atom.global.gpu.acq_rel.add.f32 $0, [ $1 + 0 ], $2;", "=r,l"(i32 %4)
   br i1 %6, label %1, label %7
 7:
   ret void""",
