@@ -5,7 +5,7 @@
 The plan names two records of the evidence store, "before" and "after", made by two Tritons. Each stage's
 text of both is fed to the Triton of this environment, in a process of its own. A text that it made itself
 must come out as it did then; if it does not, feeding changes the result and proves nothing.
-`scripts.tracker.substitution` reads the results and decides. No part of a fingerprint: nothing is measured here.
+`scripts.tracker.substitution` reads the results and decides. Not in a fingerprint: no result depends on it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 SIDES = ("before", "after")
 _MLIR = ("ttir", "ttgir")
 _OWN_TTGIR = "own-ttgir"
+_TOOL_ERROR = re.compile(r"(?:line \d+; )?\b(?:error|fatal)\s*: .*")
+_PTX_VERSION = re.compile(r"^\.version \S+", re.MULTILINE)
 
 
 class Refused(Exception):
@@ -51,10 +53,10 @@ def feed_record(store: Path, record: dict[str, Any], own: dict[str, Any], stage:
 
     Returns {"metrics": …, "identity": […]}. Raises Refused.
     """
-    own_ttgir = {kernel["role"]: kernel["objects"]["ttgir"] for kernel in own["kernels"]}
+    own_objects = {kernel["role"]: kernel["objects"] for kernel in own["kernels"]}
     specs = {spec.role: spec for spec in variant_specs(Variant(record["variant"]), Case(**record["case"]))}
     fed = [
-        _feed_kernel(store, kernel, specs[kernel["role"]], stage, own_ttgir[kernel["role"]])
+        _feed_kernel(store, kernel, specs[kernel["role"]], stage, own_objects[kernel["role"]])
         for kernel in record["kernels"]
     ]
     return {
@@ -64,15 +66,19 @@ def feed_record(store: Path, record: dict[str, Any], own: dict[str, Any], stage:
 
 
 def _feed_kernel(
-    store: Path, kernel: dict[str, Any], spec: KernelSpec, stage: str, own_ttgir: str
+    store: Path, kernel: dict[str, Any], spec: KernelSpec, stage: str, own: dict[str, str]
 ) -> dict[str, Any]:
     earlier = STAGES[: STAGES.index(stage) + 1]
     texts = {name: read_object(store, kernel["objects"][name]).decode() for name in earlier}
+    if stage == "ptx":
+        # An older ptxas refuses a newer number whatever the text uses; Triton, too, writes what its own knows.
+        [version] = _PTX_VERSION.findall(read_object(store, own["ptx"]).decode())
+        texts["ptx"] = _PTX_VERSION.sub(version, texts["ptx"])
     target = kernel["launch"]["target"]
     with tempfile.TemporaryDirectory(prefix="atomwatch-") as scratch:
         folder = Path(scratch)
         (folder / stage).write_text(texts[stage])
-        (folder / _OWN_TTGIR).write_bytes(read_object(store, own_ttgir))
+        (folder / _OWN_TTGIR).write_bytes(read_object(store, own["ttgir"]))
         job = {"stage": stage, "target": target, "num_warps": spec.num_warps, "num_stages": spec.num_stages}
         (folder / "job.json").write_text(json.dumps(job))
         _run_child(folder)
@@ -89,7 +95,11 @@ def _feed_kernel(
         "hidden_parameters": parameters - len(spec.signature),
     }
     measured = codegen.measure(
-        {**texts, "sass": sass}, launch, compute_capability(target), spec.tile_elements, spec.whole_kernel_is_dq
+        {**texts, "sass": sass},
+        launch,
+        compute_capability(target),
+        spec.tile_elements,
+        spec.whole_kernel_is_dq,
     )
     return {"metrics": measured["metrics"], "identity": codegen.kernel_identity(sass, launch)}
 
@@ -110,14 +120,15 @@ def _run_child(folder: Path) -> None:
     except subprocess.TimeoutExpired:
         raise Refused(f"its tools did not finish within {COMPILE_TIMEOUT_S} s") from None
     if done.returncode != 0:
-        raise Refused(_reason(done.returncode, done.stderr, folder))
+        raise Refused(_reason(done.returncode, done.stderr))
 
 
-def _reason(status: int, stderr: str, folder: Path) -> str:
-    """The first error that a tool prints (MLIR names it so), else the last line."""
+def _reason(status: int, stderr: str) -> str:
+    """The first error that a tool prints (MLIR and ptxas name it so), else the last line; without paths."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", stderr).splitlines() if line.strip()]
-    said = next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "no message")
-    said = said.replace(f"{folder}/", "")[:300]
+    lines = [line for line in lines if "Internal Triton PTX codegen error" not in line]  # says nothing
+    errors = [match.group(0) for line in lines if (match := _TOOL_ERROR.search(line))]
+    said = (errors or lines[-1:] or ["no message"])[0][:300]
     return f"died of {signal.Signals(-status).name}: {said}" if status < 0 else said
 
 

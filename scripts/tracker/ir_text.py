@@ -83,7 +83,7 @@ def _renumbered(lines: list[str]) -> list[str]:
 
 
 def plain_ir(text: str) -> list[str]:
-    """A TTIR or TTGIR module's lines without locations and aliases, in today's names, constants written out."""
+    """A TTIR or TTGIR module without locations and aliases, in today's names, constants written out."""
     aliases: dict[str, str] = {}
     constants: dict[str, str] = {}
     lines = []
