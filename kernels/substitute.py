@@ -71,7 +71,7 @@ def _feed_kernel(
     earlier = STAGES[: STAGES.index(stage) + 1]
     texts = {name: read_object(store, kernel["objects"][name]).decode() for name in earlier}
     if stage == "ptx":
-        # An older ptxas refuses a newer number whatever the text uses; Triton, too, writes what its own knows.
+        # An older ptxas refuses a newer number whatever the text uses; Triton too writes what its own knows.
         [version] = _PTX_VERSION.findall(read_object(store, own["ptx"]).decode())
         texts["ptx"] = _PTX_VERSION.sub(version, texts["ptx"])
     target = kernel["launch"]["target"]

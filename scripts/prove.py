@@ -199,7 +199,8 @@ def _print(console: Console, question: Question, proofs: list[Proof]) -> None:
 def _cell(swap: Swap) -> str:
     if swap.value is None:
         return escape(swap.reason[:_REASON_WIDTH])
-    return f"{swap.value:g}: follows {swap.follows.value}"
+    same = ", same machine code" if swap.same_code else ""
+    return f"{swap.value:g}: follows {swap.follows.value}{same}"
 
 
 if __name__ == "__main__":

@@ -62,13 +62,18 @@ class Follows(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """The other side's text of a stage in ``tools``: the metric's value, and what it follows."""
+    """The other side's text of a stage in ``tools``: the metric's value, and what it follows.
+
+    ``same_code``: the machine code is all that of the text's side, so every later tool is innocent of
+    everything.
+    """
 
     tools: Side
     stage: Stage
     follows: Follows
     value: float | None = None
     reason: str = ""
+    same_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +93,35 @@ class Proof:
         if not ways and all(swap.follows is Follows.UNKNOWN for swap in self.swaps):
             return f"{moved}: nothing is proved, because no text could be swapped."
         if not self.guilty:
-            return f"{moved}: not one stage's doing alone, or the two ways disagree (see the table)."
+            return (
+                f"{moved}: not one stage's doing alone. {' '.join(self._say_parts(tools) for tools in Side)}"
+            )
         how = "both ways" if len(ways) == len(Side) else "one way only"
         if len(self.guilty) == 1:
             return f"{moved}: {self.guilty[0]} did it ({_STEPS[self.guilty[0]]}), shown {how}."
         names = ", ".join(self.guilty)
         return f"{moved}: one of {names} did it, shown {how}; no text between them could be swapped."
+
+    def parts(self, tools: Side) -> list[tuple[tuple[Stage, ...], float]]:
+        """How much each step moved the metric from before to after, as these tools see it: between two texts
+        that could be fed lie one or more stages."""
+        values = {Side.BEFORE: self.before, Side.AFTER: self.after}
+        known = {
+            swap.stage: swap.value for swap in self.swaps if swap.tools is tools and swap.value is not None
+        }
+        known[Stage.SASS] = values[tools.other]
+        found, last, between = [], values[tools], list[Stage]()
+        for stage in Stage:
+            between.append(stage)
+            value = known.get(stage)
+            if value is not None:
+                found.append((tuple(between), value - last if tools is Side.BEFORE else last - value))
+                last, between = value, []
+        return [(stages, delta) for stages, delta in found if delta]
+
+    def _say_parts(self, tools: Side) -> str:
+        said = [f"{' or '.join(stages)} {delta:+g}" for stages, delta in self.parts(tools)]
+        return f"Text by text in the tools of {tools}: {', '.join(said)}."
 
 
 def read_trials(path: Path) -> list[Trial]:
@@ -151,7 +179,7 @@ def _swap(
     gap = abs(values[Side.AFTER] - values[Side.BEFORE])
     near = {side: abs(value - values[side]) <= _NEAR_SHARE * gap for side in Side}
     follows = Follows.TOOLS if near[tools] else Follows.TEXT if near[tools.other] else Follows.NEITHER
-    return Swap(tools, fed.stage, follows, value)
+    return Swap(tools, fed.stage, follows, value, same_code=fed.identity == own[tools.other])
 
 
 def _guilty(swaps: tuple[Swap, ...]) -> tuple[Stage, ...]:
