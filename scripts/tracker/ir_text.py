@@ -7,6 +7,7 @@ here; a layout is what it says, not what its alias is called.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 
@@ -65,19 +66,19 @@ def same_ir_but_for_names(before: list[str], after: list[str]) -> bool:
 
 def _renumbered(lines: list[str]) -> list[str]:
     numbers: dict[str, str] = {}
+    fresh = itertools.count()
 
     def number(match: re.Match[str]) -> str:
         name, _, index = match.group(0).partition("#")
-        known = numbers.setdefault(name, f"%{len(numbers)}")
-        return f"{known}#{index}" if index else known
+        if name not in numbers:
+            numbers[name] = f"%{next(fresh)}"
+        return f"{numbers[name]}#{index}" if index else numbers[name]
 
     numbered = []
-    fresh = 0
     for line in lines:
         for defined in _DEFINED.findall(line):
             # Sibling regions (two loops) reuse names: a definition always starts a new value.
-            fresh += 1
-            numbers[defined] = f"%{len(numbers)}.{fresh}"
+            numbers[defined] = f"%{next(fresh)}"
         numbered.append(_VALUE.sub(number, line))
     return numbered
 
