@@ -6,7 +6,6 @@ rest of the kernel. Pure but for the reader that it is given; texts are read onl
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from scripts.tracker.code_text import code_path, plain_code, same_but_for_names
+from scripts.tracker.excerpt import excerpt
 from scripts.tracker.ir_text import PathOperation, attribute_names, ir_path, plain_ir, same_ir_but_for_names
 from scripts.tracker.model import (
     Case,
@@ -32,9 +32,6 @@ WHOLE_KERNEL_IS_DQ = "backward_dq"
 # About 0.3 MB each. Findings come in order of commits, so a text's two uses are close together.
 _IR = {Stage.TTIR, Stage.TTGIR}
 _KEPT_FORMS = 200
-_EXCERPT_LINES = 20
-_EXCERPT_WIDTH = 240
-_LONGEST_REPEAT = 8
 _LAYOUT_PART = re.compile(r"\w+ = (?:\[[^\]]*\]|[\w.]+)|\w+(?=<\{)")
 
 
@@ -184,7 +181,7 @@ class StageComparer:
         old_path, new_path = before.path_against(after), after.path_against(before)
         if Counter(old_path) != Counter(new_path):
             gone, come = _difference(Counter(old_path), Counter(new_path))
-            return StageComparison(stage, StageOutcome.ON_PATH, gone, come, _excerpt(old_path, new_path))
+            return StageComparison(stage, StageOutcome.ON_PATH, gone, come, excerpt(old_path, new_path))
         same = before.is_same_but_for_names(after)
         return StageComparison(stage, StageOutcome.RENAMED if same else StageOutcome.ELSEWHERE)
 
@@ -261,39 +258,3 @@ def _short(line: str, others: list[str]) -> str:
     there = {p for other in others if other.split(" ")[0] == name for p in _LAYOUT_PART.findall(other)}
     own = [part for part in dict.fromkeys(_LAYOUT_PART.findall(line)) if part not in there]
     return f"{name} ({', '.join(own)})" if own and there else name
-
-
-def _excerpt(before: list[str], after: list[str]) -> str:
-    """A unified difference of dQ's path, repeats folded, short enough to read."""
-    lines = list(difflib.unified_diff(_folded(before), _folded(after), n=3, lineterm=""))[2:]
-    lines = [line for line in lines if not line.startswith("@@")]
-    cut = [line if len(line) <= _EXCERPT_WIDTH else line[: _EXCERPT_WIDTH - 2] + " …" for line in lines]
-    if len(cut) > _EXCERPT_LINES:
-        left = len(cut) - _EXCERPT_LINES + 1
-        cut = [*cut[: _EXCERPT_LINES - 1], f"… {left} more lines"]
-    return "\n".join(cut)
-
-
-def _folded(lines: list[str]) -> list[str]:
-    """Repeats of up to a few lines as one: "8 x" before the first, the others below it."""
-    folded: list[str] = []
-    position = 0
-    while position < len(lines):
-        length, times = _repeat_at(lines, position)
-        group = lines[position : position + length]
-        folded += [f"{times} x {group[0]}", *(f"    {line}" for line in group[1:])] if times > 1 else group
-        position += length * times
-    return folded
-
-
-def _repeat_at(lines: list[str], position: int) -> tuple[int, int]:
-    """The (length, times) of the repeat that starts here and covers most; (1, 1) if none does."""
-    best = (1, 1)
-    for length in range(1, _LONGEST_REPEAT + 1):
-        group = lines[position : position + length]
-        times = 1
-        while lines[position + times * length : position + (times + 1) * length] == group:
-            times += 1
-        if times > 1 and length * times > best[0] * best[1]:
-            best = (length, times)
-    return best

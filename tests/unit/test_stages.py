@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from scripts.tracker.model import Commit, Evidence, Kernel, Stage, Verdict
 from scripts.tracker.stages import StageComparer, StageOutcome, StagesReport, with_stages
 from scripts.tracker.store import EvidenceStore
 
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 # A kernel of one loop with one write of dQ, as short as each stage allows.
 TEXTS = {
     "ttir": """\
@@ -264,3 +266,23 @@ def test_texts_come_from_the_store(tmp_path: Path) -> None:
     store = EvidenceStore(tmp_path)
     report = StageComparer(store.text).compare(record(OLD, before), record(NEW, digests))
     assert report.first_changed_stage is Stage.PTX
+
+
+# Cut from what the releases made of atomic_add (head_dim 64; TTGIR: 128): the first loop's write of dQ.
+REAL = [
+    ("llir", "3.1.0", "3.2.0"),
+    ("ttgir", "3.2.0", "3.3.1"),
+    ("ptx", "3.3.1", "3.4.0"),
+    ("sass", "3.3.1", "3.4.0"),
+    ("llir", "3.8.0", "3.9.0"),
+]
+
+
+def test_what_the_releases_did_in_words(golden: Callable[[str, str], None]) -> None:
+    said = []
+    for stage, before, after in REAL:
+        sides = ((GOLDEN / "stages" / f"{stage}-{label}.txt").read_text() for label in (before, after))
+        old, new = ({**TEXTS, stage: text} for text in sides)
+        report = compared(old, new)
+        said.append(f"{stage}, {before} to {after}: {report.explain()}\n{report.excerpt or 'no excerpt'}\n")
+    golden("stages.txt", "\n".join(said))
