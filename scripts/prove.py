@@ -45,13 +45,7 @@ class Question:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.prove", description=__doc__)
-    parser.add_argument("finding", nargs="?", help="id of a finding; or else all of:")
-    parser.add_argument("--before", help="a release")
-    parser.add_argument("--after", help="a later one")
-    parser.add_argument("--variant")
-    parser.add_argument("--head-dim", type=int, default=64)
-    parser.add_argument("--target", default="cuda:90")
+    parser = _parser()
     options = parser.parse_args()
     workspace = Workspace(ROOT)
     history = load_history(workspace)
@@ -73,6 +67,17 @@ def main() -> int:
             f"By their texts: {compared.compare(old, new).explain()}", highlight=False, markup=False
         )
     return 0 if all(len(proof.guilty) == 1 for proof in proofs) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m scripts.prove", description=__doc__)
+    parser.add_argument("finding", nargs="?", help="id of a finding; or else all of:")
+    parser.add_argument("--before", help="a release")
+    parser.add_argument("--after", help="a later one")
+    parser.add_argument("--variant")
+    parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--target", default="cuda:90")
+    return parser
 
 
 def _of_finding(history: History, asked: str) -> Question:

@@ -136,7 +136,9 @@ class FindingGroup:
         ]
 
     def cases_of(self, verdict: Verdict) -> str:
-        return name_cases(sorted({f.case for f in self.of(verdict)}))
+        # A pair that was timed has a length, one whose code alone is known has none.
+        cases = {f.case for f in self.of(verdict)}
+        return name_cases(sorted(cases, key=lambda c: (c.head_dim, c.causal, c.dtype, c.n_ctx or 0)))
 
     def references_of(self, verdict: Verdict) -> list[str]:
         return list(dict.fromkeys(f.reference for f in self.of(verdict)))
