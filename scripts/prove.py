@@ -25,8 +25,8 @@ from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.judge import History, judge, load_history
 from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementStatus
 from scripts.tracker.policy import read_policy
-from scripts.tracker.stages import StageComparer
-from scripts.tracker.substitution import FED, Proof, Side, Swap, Trial, prove, read_trials
+from scripts.tracker.stages import NOT_COMPARED, StageComparer
+from scripts.tracker.substitution import FED, Proof, Side, Swap, Trial, narrow_by_texts, prove, read_trials
 from scripts.tracker.throwaway import install_triton, throwaway_environment
 from scripts.tracker.workspace import Workspace
 
@@ -61,11 +61,7 @@ def main() -> int:
     trials = _try_both(console, workspace, question)
     proofs = [_prove(metric, sides, trials) for metric in metrics]
     _print(console, question, proofs)
-    compared = StageComparer(workspace.evidence.text)
-    if (old := sides[Side.BEFORE].evidence) and (new := sides[Side.AFTER].evidence):
-        console.print(
-            f"By their texts: {compared.compare(old, new).explain()}", highlight=False, markup=False
-        )
+    _print_texts(console, workspace, sides, proofs)
     return 0 if all(len(proof.guilty) == 1 for proof in proofs) else 1
 
 
@@ -199,6 +195,20 @@ def _print(console: Console, question: Question, proofs: list[Proof]) -> None:
         console.print(table, highlight=False)
     for proof in proofs:
         console.print(proof.explain(), highlight=False, markup=False)
+
+
+def _print_texts(
+    console: Console, workspace: Workspace, sides: dict[Side, CodegenMeasurement], proofs: list[Proof]
+) -> None:
+    """What the texts themselves say, beside the swaps."""
+    old, new = (sides[side].evidence for side in Side)
+    report = StageComparer(workspace.evidence.text).compare(old, new) if old and new else NOT_COMPARED
+    on_path = {rule.metric for rule in read_policy().codegen.rule if rule.dq_path}
+    for proof in proofs:
+        said = narrow_by_texts(proof, report.first_changed_stage) if proof.metric in on_path else None
+        if said:
+            console.print(said, highlight=False, markup=False)
+    console.print(f"By their texts: {report.explain()}", highlight=False, markup=False)
 
 
 def _cell(swap: Swap) -> str:

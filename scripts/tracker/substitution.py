@@ -124,6 +124,16 @@ class Proof:
         return f"Text by text in the tools of {tools}: {', '.join(said)}."
 
 
+def narrow_by_texts(proof: Proof, first_on_path: Stage | None) -> str | None:
+    """What the texts add where the swaps leave several stages, for a metric of dQ's path; None for nothing.
+
+    It is said apart from the proof: a text is evidence of what changed, a swap of what that does.
+    """
+    if len(proof.guilty) < 2 or first_on_path not in proof.guilty:
+        return None
+    return f"{proof.metric}: of these, {first_on_path} is the first whose text differs on dQ's path."
+
+
 def read_trials(path: Path) -> list[Trial]:
     """What `kernels.substitute` wrote. Raises TrackerError."""
     try:

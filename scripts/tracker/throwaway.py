@@ -27,7 +27,12 @@ def throwaway_environment(folder: Path) -> Iterator[Path]:
 
     Raises TrackerError if it cannot be made.
     """
-    shutil.rmtree(folder, ignore_errors=True)  # what an interrupt left
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise TrackerError(
+            f"{folder} is there: another prove is running, or was killed; delete it"
+        ) from error
     try:
         _run([sys.executable, "-m", "virtualenv", "--quiet", str(folder)])
         python = folder / "bin" / "python"

@@ -175,7 +175,6 @@ def test_the_environment_has_the_pins_of_every_measurement_and_is_deleted(
 
     def pretend(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         ran.append(command)
-        (tmp_path / "prove").mkdir(exist_ok=True)
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(throwaway.subprocess, "run", pretend)
@@ -193,10 +192,19 @@ def test_an_environment_that_cannot_be_made_is_one_error_and_leaves_nothing(
 ) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "long\nNo space left on device")
     monkeypatch.setattr(throwaway.subprocess, "run", lambda *_, **__: failed)
-    (tmp_path / "prove").mkdir()
     with (
         pytest.raises(TrackerError, match="No space left on device; check the network and the disk"),
         throwaway.throwaway_environment(tmp_path / "prove"),
     ):
         pass
     assert not (tmp_path / "prove").exists()
+
+
+def test_two_proofs_do_not_share_an_environment(tmp_path: Path) -> None:
+    (tmp_path / "prove").mkdir()
+    with (
+        pytest.raises(TrackerError, match="another prove is running, or was killed; delete it"),
+        throwaway.throwaway_environment(tmp_path / "prove"),
+    ):
+        pass
+    assert (tmp_path / "prove").exists()  # it may be the other's

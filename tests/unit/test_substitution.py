@@ -9,7 +9,7 @@ import pytest
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Stage
-from scripts.tracker.substitution import FED, Follows, Proof, Side, Trial, prove, read_trials
+from scripts.tracker.substitution import FED, Follows, Proof, Side, Trial, narrow_by_texts, prove, read_trials
 
 VALUES = {Side.BEFORE: 0.0, Side.AFTER: 8.0}
 OWN = {Side.BEFORE: ["code of before"], Side.AFTER: ["code of after"]}
@@ -117,6 +117,16 @@ def test_a_text_of_its_own_that_does_not_come_out_as_it_was_proves_nothing(contr
     bad = prove("m", VALUES, trials, OWN)
     assert bad.guilty == (Stage.PTX, Stage.SASS)
     assert "its own text cannot be fed back" in bad.swaps[3].reason
+
+
+def test_the_texts_narrow_what_the_swaps_leave_open_and_nothing_else() -> None:
+    several = proof([0, "x", 8, 8], [8, "x", 0, 0])
+    assert narrow_by_texts(several, Stage.LLIR) == (
+        "m: of these, llir is the first whose text differs on dQ's path."
+    )
+    assert narrow_by_texts(several, Stage.SASS) is None  # the swaps have cleared it
+    assert narrow_by_texts(several, None) is None
+    assert narrow_by_texts(proof([0, 0, 8, 8], [8, 8, 0, 0]), Stage.LLIR) is None
 
 
 def test_the_same_machine_code_is_told() -> None:
