@@ -56,13 +56,14 @@ _KIND = re.compile(
     # Memory order and cache control.
     r"(?P<order>fence\.(?:acq_rel|sc)|membar|fence |llvm\.nvvm\.membar|MEMBAR\.\w+\.(?:GPU|SYS|VC)|CCTL\.IV|"
     r"(?:CGA)?ERRBAR)|"
+    r"(?P<bulk_wait>(?:llvm\.nvvm\.)?cp\.async\.bulk\.(?:wait|commit)[._]group)|"
     # The layout conversion that feeds the write: through shared memory, with barriers, or between lanes.
     r"(?P<conversion>barrier|shared (?:load|store)|(?:llvm\.nvvm\.)?(?:stmatrix|ldmatrix|shfl)|"
     r"(?:STS|LDS|LDSM|STSM|SHFL|BAR)\b)|"
     r"(?P<matrix>(?:llvm\.nvvm\.)?(?:wgmma|mma\.)|(?:[A-Z]*MMA|WARPGROUP)\b)"
 )
 _ASM_OPCODE = re.compile(
-    r"(?<![\w.])(?:atom|red|st|ld|cp\.reduce|fence|membar|bar|barrier|stmatrix|ldmatrix|shfl|wgmma|mma)"
+    r"(?<![\w.])(?:atom|red|st|ld|cp\.reduce|cp\.async\.bulk|fence|membar|bar|barrier|stmatrix|ldmatrix|shfl|wgmma|mma)"
     r"\.[\w.:]+"
 )
 _LLVM_ASM = re.compile(r'asm (?:sideeffect )?"((?:[^"\\]|\\.)*)"')
@@ -174,7 +175,9 @@ def code_path(stage: Stage, lines: list[str], whole_kernel_is_dq: bool) -> list[
     for number, kind in kinds.items():
         if kind == "matrix":
             since_product = []
-        elif kind == "order" or number in written:
+        elif kind == "bulk_wait" and since_product is None:
+            continue  # a descriptor is made with them too, before the loop
+        elif kind in {"order", "bulk_wait"} or number in written:
             path += [*(since_product or ()), names[number]]
             since_product = None if since_product is None else []
         elif kind == "conversion" and since_product is not None:

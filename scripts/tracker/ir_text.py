@@ -38,6 +38,7 @@ _VALUE = re.compile(r"%[\w-]+(?:#\d+)?")
 _DEFINED = re.compile(r"(%[\w-]+)(?::\d+)?(?= =(?!=))")
 _CONSTANT = re.compile(r"^(%[\w-]+) = arith\.constant (.*)$")
 _OPERATION = re.compile(r"^(?:(?P<results>%[\w#:, %-]+?) = )?\"?(?P<name>[a-z_]+\.[\w.]+)\"?(?P<rest>.*)$")
+_ATTRIBUTE_NAME = re.compile(r"\w+(?= = )|(?<=[{ ])\w+(?=[,}])")
 _ATTRIBUTES = re.compile(r" \{[^{}]*\}(?= :|$)")
 # A tensor descriptor's block was a tensor type up to 3.7.
 _DESCRIPTOR = re.compile(r"!tt\.tensordesc<tensor<([^<>]*(?:<\{[^<>]*\}>)?)>>")
@@ -179,12 +180,12 @@ class PathOperation:
         spelling of a default, not a difference."""
         kept = sorted(a for a in self.attributes if a.split(" = ")[0] in known)
         braces = f" {{{', '.join(kept)}}}" if kept else ""
-        return f"{self.name}{braces} : {self.types}"
+        return f"{self.name}{braces} : {self.types}" if self.types else f"{self.name}{braces}"
 
 
 def attribute_names(lines: list[str]) -> frozenset[str]:
-    """Every name that stands before an equals sign."""
-    return frozenset(name for line in lines for name in re.findall(r"(\w+) = ", line))
+    """Every name that stands before an equals sign, or alone in a list of attributes."""
+    return frozenset(name for line in lines for name in _ATTRIBUTE_NAME.findall(line))
 
 
 def ir_path(lines: list[str]) -> list[PathOperation]:
@@ -210,6 +211,8 @@ def ir_path(lines: list[str]) -> list[PathOperation]:
             pending.append((operation.operands[int(value.partition("#")[2] or 0)], source))
         elif "dot" not in operation.name:
             pending += [(operand, source) for operand in operation.operands]
+    if any(operations[index].name == "ttng.async_tma_reduce" for index in on_path):
+        on_path.update(i for i, other in enumerate(operations) if other.name == "ttng.async_tma_store_wait")
     return [_path_operation(operations[index]) for index in sorted(on_path)]
 
 
@@ -247,7 +250,8 @@ def _definition(operations: list[_Operation], value: str, user: int) -> int | No
 def _path_operation(operation: _Operation) -> PathOperation:
     attributes = _ATTRIBUTES.search(operation.text)
     named = tuple(attributes.group(0).strip(" {}").split(", ")) if attributes else ()
-    before, _, types = _ATTRIBUTES.sub("", operation.readable()).rpartition(" : ")
+    bare = _ATTRIBUTES.sub("", operation.readable())
+    before, _, types = bare.rpartition(" : ") if " : " in bare else (bare, "", "")
     if operation.name.endswith("dot_wait"):
         # How many values it holds back for later is about what stands after it.
         before, types = operation.name, _split_types(types)[0]

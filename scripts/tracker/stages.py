@@ -29,6 +29,8 @@ from scripts.tracker.model import (
 TextReader = Callable[[str], str | None]
 # The kernel of `two_pass` that makes nothing but dQ: all that it writes is dQ's.
 WHOLE_KERNEL_IS_DQ = "backward_dq"
+_NAMED_OPERATIONS = 3
+_OPERATION = re.compile(r"(?:%[^=]*= )?(?:@!?\S+ )?(?:tail )?\"?([A-Za-z_][\w.]*)")
 # About 0.3 MB each. Findings come in order of commits, so a text's two uses are close together.
 _IR = {Stage.TTIR, Stage.TTGIR}
 _KEPT_FORMS = 200
@@ -61,6 +63,10 @@ class _Form:
         known = attribute_names(other._lines) if self._stage in _IR else frozenset()
         return [line if isinstance(line, str) else line.spell(known) for line in self._path]
 
+    def operations(self) -> Counter[str]:
+        """How often each operation stands in the whole kernel."""
+        return Counter(m.group(1) for line in self._lines if (m := _OPERATION.match(line)))
+
     def is_same_but_for_names(self, other: _Form) -> bool:
         if self._stage in _IR:
             return same_ir_but_for_names(self._lines, other._lines)
@@ -69,7 +75,8 @@ class _Form:
 
 @dataclass(frozen=True, slots=True)
 class StageComparison:
-    """One stage. ``gone`` and ``come``: what left dQ's path and what came to it, in words."""
+    """One stage. ``gone`` and ``come``: what left dQ's path and what came to it, in words; where it differs
+    elsewhere, ``come`` names the operations whose number changed most."""
 
     stage: Stage
     outcome: StageOutcome
@@ -134,7 +141,8 @@ class StagesReport:
             exact = self._first(StageOutcome.RENAMED) is None
             return ["So is the rest of the kernel." if exact else "So is the rest, but for names."]
         if rest.outcome is StageOutcome.ELSEWHERE:
-            return [f"The rest of the kernel first differs in {rest.stage}."]
+            most = f" (most: {rest.come})" if rest.come else ""
+            return [f"The rest of the kernel first differs in {rest.stage}{most}."]
         return []
 
 
@@ -182,8 +190,9 @@ class StageComparer:
         if Counter(old_path) != Counter(new_path):
             gone, come = _difference(Counter(old_path), Counter(new_path))
             return StageComparison(stage, StageOutcome.ON_PATH, gone, come, excerpt(old_path, new_path))
-        same = before.is_same_but_for_names(after)
-        return StageComparison(stage, StageOutcome.RENAMED if same else StageOutcome.ELSEWHERE)
+        if before.is_same_but_for_names(after):
+            return StageComparison(stage, StageOutcome.RENAMED)
+        return StageComparison(stage, StageOutcome.ELSEWHERE, come=_most_changed(before, after))
 
     def _form(self, stage: Stage, digest: str | None, whole_kernel_is_dq: bool) -> _Form | None:
         if digest is None:
@@ -195,6 +204,19 @@ class StageComparer:
                 self._forms.pop(next(iter(self._forms)))
             self._forms[key] = None if text is None else _Form(stage, text, whole_kernel_is_dq)
         return self._forms[key]
+
+
+def _most_changed(before: _Form, after: _Form) -> str:
+    old, new = before.operations(), after.operations()
+    changed = sorted(
+        (name for name in old | new if old[name] != new[name]), key=lambda n: (-_factor(old[n], new[n]), n)
+    )
+    return ", ".join(f"{name} {old[name]} -> {new[name]}" for name in changed[:_NAMED_OPERATIONS])
+
+
+def _factor(old: int, new: int) -> float:
+    """By how many times a count changed; one more, so that what is new can be compared with it."""
+    return (max(old, new) + 1) / (min(old, new) + 1)
 
 
 def with_stages(

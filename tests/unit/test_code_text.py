@@ -255,3 +255,24 @@ def test_damaged_text_has_no_path_and_is_no_crash(stage: Stage, text: str) -> No
     lines = plain_code(stage, text)
     assert code_path(stage, lines, False) == []
     assert same_but_for_names(stage, lines, lines)
+
+
+@pytest.mark.parametrize(
+    ("stage", "wait"),
+    [
+        (Stage.LLIR, "  tail call void @llvm.nvvm.cp.async.bulk.wait.group.read(i32 0)\n"),
+        (Stage.PTX, "	cp.async.bulk.wait_group.read 0;\n"),
+    ],
+)
+def test_waiting_for_a_bulk_reduction_counts_after_the_product_not_where_a_descriptor_is_made(
+    stage: Stage, wait: str
+) -> None:
+    text = TEXTS[stage]
+    label = {Stage.LLIR: "2:\n", Stage.PTX: "$L__BB0_1:\n"}[stage]
+    end = {Stage.LLIR: "  %7 = icmp", Stage.PTX: "	setp"}[stage]
+    before = plain_code(stage, text.replace(label, wait + label, 1))
+    after = plain_code(stage, text.replace(end, wait + end))
+    full = plain_code(stage, text.replace(end, wait.replace(".read", "") + end))
+    assert code_path(stage, before, False) == PATHS[stage]
+    assert len(code_path(stage, after, False)) == len(PATHS[stage]) + 1
+    assert code_path(stage, after, False) != code_path(stage, full, False)

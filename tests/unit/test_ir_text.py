@@ -188,6 +188,19 @@ def test_a_bulk_reduction_is_followed_through_shared_memory(buffer: str) -> None
     ]
 
 
+def test_waiting_for_a_bulk_reduction_is_part_of_its_path_and_of_no_other() -> None:
+    wait = "ttng.async_tma_store_wait {pendings = 0 : i32}\n"
+    reduce = "ttng.async_tma_reduce add, %d[%i, %j] %0 : !tt.tensordesc<64x64xf32>, !ttg.memdesc<64x64xf32>\n"
+    assert path(reduce + wait)[-1] == "ttng.async_tma_store_wait {pendings = 0 : i32}"
+    assert path(reduce + wait) != path(reduce + wait.replace("0 : i32", "1 : i32"))
+    assert path(KERNEL + wait) == path(KERNEL)
+    # A flag alone counts where both sides know it.
+    only_read = wait.replace("0 : i32", "0 : i32, read_only")
+    assert path(reduce + only_read, reduce + wait) == path(reduce + wait)
+    knows = reduce + wait + only_read
+    assert path(reduce + only_read + only_read, knows) != path(knows)
+
+
 def test_a_tensor_descriptor_is_read_as_todays() -> None:
     types = "!tt.tensordesc<tensor<64x64xf32, #s>>, tensor<64x64xf32>"
     old = f"tt.descriptor_reduce add, %d[%i, %j], %0 : {types}\n"

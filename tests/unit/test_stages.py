@@ -124,7 +124,22 @@ def test_a_change_elsewhere_is_not_on_dqs_path(stage: Stage) -> None:
     report = compared(TEXTS, changed(stage, 1))
     assert outcome(report, stage) is StageOutcome.ELSEWHERE
     assert report.first_changed_stage is None
-    assert f"the same in every stage. The rest of the kernel first differs in {stage}." in report.explain()
+    assert f"the same in every stage. The rest of the kernel first differs in {stage} (" in report.explain()
+
+
+def test_the_operations_that_changed_most_are_named() -> None:
+    fences = "  ttng.fence_async_shared {bCluster = false}\n"
+    trans = "  %x = tt.trans %y : tensor<2x2xf32>\n"
+    old, new = (
+        {**TEXTS, "ttgir": TEXTS["ttgir"] + "\n" + text}
+        for text in (trans * 9 + fences, trans * 8 + fences * 9)
+    )
+    assert (
+        "first differs in ttgir (most: ttng.fence_async_shared 1 -> 9, tt.trans 9 -> 8)."
+        in compared(old, new).explain()
+    )
+    # The same operations, in truth otherwise.
+    assert "ttgir." in compared(old, {**old, "ttgir": old["ttgir"].replace("2x2", "4x4")}).explain()
 
 
 @pytest.mark.parametrize("stage", list(Stage))
