@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from scripts.tracker.code_text import code_path, plain_code, same_but_for_names
 from scripts.tracker.excerpt import excerpt
@@ -60,8 +61,11 @@ class _Form:
 
     def path_against(self, other: _Form) -> list[str]:
         """dQ's path as it is spelled when held against another text."""
-        known = attribute_names(other._lines) if self._stage in _IR else frozenset()
-        return [line if isinstance(line, str) else line.spell(known) for line in self._path]
+        return [line if isinstance(line, str) else line.spell(other._attributes) for line in self._path]
+
+    @cached_property
+    def _attributes(self) -> frozenset[str]:
+        return attribute_names(self._lines)
 
     def operations(self) -> Counter[str]:
         """How often each operation stands in the whole kernel."""
@@ -172,14 +176,16 @@ class StageComparer:
         new = {kernel.role: kernel for kernel in after.kernels}
         if not old or old.keys() != new.keys():
             return NOT_COMPARED
-        comparisons = []
+        comparisons: list[StageComparison] = []
         for stage in Stage:
-            comparisons.append(_worst([self._compare(stage, old[role], new[role]) for role in old]))
+            # What changed most is told of the first stage alone.
+            told = any(c.outcome is StageOutcome.ELSEWHERE for c in comparisons)
+            comparisons.append(_worst([self._compare(stage, old[role], new[role], told) for role in old]))
             if comparisons[-1].outcome is StageOutcome.ON_PATH:
                 break
         return StagesReport(tuple(comparisons))
 
-    def _compare(self, stage: Stage, old: Kernel, new: Kernel) -> StageComparison:
+    def _compare(self, stage: Stage, old: Kernel, new: Kernel, told: bool) -> StageComparison:
         digests = old.objects.get(stage), new.objects.get(stage)
         if digests[0] is not None and digests[0] == digests[1]:
             return StageComparison(stage, StageOutcome.SAME)
@@ -192,7 +198,8 @@ class StageComparer:
             return StageComparison(stage, StageOutcome.ON_PATH, gone, come, excerpt(old_path, new_path))
         if before.is_same_but_for_names(after):
             return StageComparison(stage, StageOutcome.RENAMED)
-        return StageComparison(stage, StageOutcome.ELSEWHERE, come=_most_changed(before, after))
+        most = "" if told else _most_changed(before, after)
+        return StageComparison(stage, StageOutcome.ELSEWHERE, come=most)
 
     def _form(self, stage: Stage, digest: str | None, whole_kernel_is_dq: bool) -> _Form | None:
         if digest is None:
