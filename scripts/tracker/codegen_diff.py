@@ -18,7 +18,6 @@ from scripts.tracker.model import (
     Finding,
     MeasurementStatus,
     Role,
-    Stage,
     Verdict,
 )
 from scripts.tracker.policy import CodegenPolicy, CodegenRule
@@ -128,18 +127,13 @@ def _judge_pair(
         same = all(_same_code(step, variant) for variant in (candidate, reference))
         counts[SAME_CODE if same else IRRELEVANT] += 1
         return None
-    subject = reference if verdict is Verdict.REFERENCE_MOVED else candidate
-    stage = _first_changed_stage(step, subject)
     return _finding(
         step,
         candidate,
         reference,
         verdict,
-        stage,
         [m.change_of(candidate) for m in of_candidate] + [m.change_of(reference) for m in of_reference],
-        _explain(candidate, reference, of_candidate, of_reference)
-        + " "
-        + _explain_stage(step, subject, stage),
+        _explain(candidate, reference, of_candidate, of_reference),
     )
 
 
@@ -170,7 +164,7 @@ def _lost_finding(step: Step[CodegenMeasurement], candidate: str, reference: str
         message = measurement.evidence.message if measurement and measurement.evidence else None
         first_line = ((message or "").strip() or "no message in the evidence store").splitlines()[0]
         reasons.append(f"{variant} compiled at {step.before.label} and is {status} now: {first_line}.")
-    return _finding(step, candidate, reference, Verdict.NO_VALID_DATA, None, [], " ".join(reasons))
+    return _finding(step, candidate, reference, Verdict.NO_VALID_DATA, [], " ".join(reasons))
 
 
 def _explain(candidate: str, reference: str, of_candidate: list[Moved], of_reference: list[Moved]) -> str:
@@ -184,44 +178,11 @@ def _explain(candidate: str, reference: str, of_candidate: list[Moved], of_refer
     return " ".join(sentences)
 
 
-def _first_changed_stage(step: Step[CodegenMeasurement], variant: str) -> Stage | None:
-    """The first stage where dQ's path differs; None if it does in none, or there is no evidence."""
-    old, new = step.old[variant].evidence, step.new[variant].evidence
-    if old is None or new is None:
-        return None
-    for stage in Stage:
-        if old.dq_path(stage) != new.dq_path(stage):
-            return stage
-    return None
-
-
-def _explain_stage(step: Step[CodegenMeasurement], variant: str, stage: Stage | None) -> str:
-    old, new = step.old[variant].evidence, step.new[variant].evidence
-    if old is None or new is None:
-        return "The evidence store has no texts for both sides, so the stage is unknown."
-    if stage is None:
-        return "dQ's path is the same in every stage: the change is elsewhere in the kernel."
-    gone, come = _path_difference(old.dq_path(stage), new.dq_path(stage))
-    earlier = [s.value for s in Stage][: list(Stage).index(stage)]
-    same = f"dQ's path is the same in {', '.join(earlier)}; it" if earlier else "dQ's path"
-    return f"{same} first differs in {stage.value}: {gone or 'nothing'} became {come or 'nothing'}."
-
-
-def _path_difference(old: dict[str, int], new: dict[str, int]) -> tuple[str, str]:
-    """What left dQ's path and what came to it, as words."""
-
-    def words(counts: dict[str, int], other: dict[str, int]) -> str:
-        return ", ".join(f"{n} x {name}" for name, n in sorted(counts.items()) if other.get(name) != n)
-
-    return words(old, new), words(new, old)
-
-
 def _finding(
     step: Step[CodegenMeasurement],
     candidate: str,
     reference: str,
     verdict: Verdict,
-    stage: Stage | None,
     changes: list[CodegenChange],
     explanation: str,
 ) -> Finding:
@@ -235,7 +196,7 @@ def _finding(
         target=step.target,
         before=step.before,
         after=step.after,
-        first_changed_stage=stage,
+        first_changed_stage=None,
         codegen_changes=tuple(changes),
         unmeasured_commits=step.unmeasured,
         explanation=explanation,

@@ -28,6 +28,12 @@ def code(text: object) -> str:
     return f"{fence}{pad}{words}{pad}{fence}"
 
 
+def block(text: str) -> str:
+    """A fenced block that cannot be left from inside; as a difference, so that lines are coloured."""
+    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"{fence}diff\n{text}\n{fence}"
+
+
 def render_all(findings: list[Finding], history: History) -> dict[str, str]:
     """{file name: Markdown}: one comment a group; every finding is in exactly one."""
     environment = jinja2.Environment(
@@ -38,6 +44,7 @@ def render_all(findings: list[Finding], history: History) -> dict[str, str]:
         lstrip_blocks=True,
     )
     environment.filters["code"] = code
+    environment.filters["block"] = block
     template = environment.get_template("comment.md")
     return {
         f"{group.slug}.md": _limit(template.render(**_context(group, history)))

@@ -123,8 +123,22 @@ class FindingGroup:
     def of(self, verdict: Verdict) -> list[Finding]:
         return [f for f in self.findings if f.verdict is verdict]
 
+    def excerpts_of(self, verdict: Verdict) -> list[tuple[str, str]]:
+        """(what it shows, the difference on dQ's path) of whichever variant moved; equal ones once."""
+        cases: dict[tuple[str, str, str], set[Case]] = {}
+        for finding in self.of(verdict):
+            if finding.excerpt and finding.first_changed_stage:
+                key = (finding.subject, finding.first_changed_stage, finding.excerpt)
+                cases.setdefault(key, set()).add(replace(finding.case, n_ctx=None))
+        return [
+            (f"{subject} in {stage} ({name_cases(sorted(found))})", excerpt)
+            for (subject, stage, excerpt), found in cases.items()
+        ]
+
     def cases_of(self, verdict: Verdict) -> str:
-        return name_cases(sorted({f.case for f in self.of(verdict)}))
+        # A pair that was timed has a length, one whose code alone is known has none.
+        cases = {f.case for f in self.of(verdict)}
+        return name_cases(sorted(cases, key=lambda c: (c.head_dim, c.causal, c.dtype, c.n_ctx or 0)))
 
     def attributions_of(self, verdict: Verdict) -> list[Finding]:
         """A finding for each different list of suspects, the one with most of the group first."""

@@ -36,6 +36,7 @@ from scripts.tracker.results import (
     read_variants,
     timing_measurements,
 )
+from scripts.tracker.stages import StageComparer, with_stages
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.timing_diff import judge_timing
@@ -52,8 +53,8 @@ class History:
     """Everything that was measured, ready to be judged.
 
     ``commits``: first-parent order. ``problems``: files that could not be read; a judgement with
-    problems is incomplete. ``notes``: what was left out on purpose, and why. ``triton``: where the commits
-    between the measured ones can be looked up.
+    problems is incomplete. ``notes``: what was left out on purpose, and why. ``evidence``: where the texts
+    behind the measurements are. ``triton``: where the commits between the measured ones can be looked up.
     """
 
     commits: list[Commit] = field(default_factory=list)
@@ -66,6 +67,7 @@ class History:
     problems: list[TrackerError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     triton: CommitHistory | None = None
+    evidence: EvidenceStore | None = None
 
     def timed_on(self) -> list[str]:
         """Where and when GPU time was taken, like "NVIDIA H200, driver 580.159.04, 2026-12-01"."""
@@ -92,7 +94,7 @@ class History:
 
 def load_history(workspace: Workspace) -> History:
     """Read local and recorded results, with their evidence. Local results stand before recorded ones."""
-    history = History()
+    history = History(evidence=workspace.evidence)
     measurements: dict[object, CodegenMeasurement] = {}
     timings: dict[object, TimingMeasurement] = {}
     for root in (workspace.results, workspace.recorded):
@@ -125,7 +127,8 @@ def load_history(workspace: Workspace) -> History:
 
 
 def judge(history: History) -> Judgement:
-    """Findings of everything measured. Raises TrackerError if there is nothing to judge."""
+    """Findings of everything measured, each with the stage that did it: texts are read for that alone.
+    Raises TrackerError if there is nothing to judge."""
     if not history.measurements and not history.timings:
         remedy = "run make track first"
         if history.problems:
@@ -149,6 +152,8 @@ def judge(history: History) -> Judgement:
     judgement = judge_timing(
         history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code, compiled
     )
+    stages = StageComparer(lambda digest: _text(digest, history))
+    judgement.findings = with_stages(judgement.findings, history.measurements, stages)
     _name_suspects(judgement, history)
     return judgement
 
@@ -165,6 +170,15 @@ def _name_suspects(judgement: Judgement, history: History) -> None:
         more = f" (and {len(unknown) - 1} more reasons: scripts.attribute)" if len(unknown) > 1 else ""
         for reason in list(unknown)[:1]:
             history.notes.append(f"{unknown.total()} findings, {reason}{more}")
+
+
+def _text(digest: str, history: History) -> str | None:
+    """A stage's text; None, with the problem noted, if the store cannot give it."""
+    try:
+        return history.evidence.text(digest) if history.evidence else None
+    except TrackerError as error:
+        history.problems.append(error)
+        return None
 
 
 def _load_folder(root: Path, history: History) -> list[CommitResults]:

@@ -205,6 +205,7 @@ class Finding:
     time moved, where both commits were timed in one session; not in the JSON, the explanation says it.
     ``attribution``: how far the suspects can be trusted, or why there are none; not in the JSON either,
     `python -m scripts.attribute` says it.
+    ``excerpt``: the difference on dQ's path in `first_changed_stage`, line by line.
     """
 
     id: str
@@ -228,3 +229,9 @@ class Finding:
     minimum_detectable_change: float | None = None
     candidate_change: float | None = None
     attribution: str = ""
+    excerpt: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The variant whose code or time the verdict is about."""
+        return self.reference if self.verdict is Verdict.REFERENCE_MOVED else self.candidate

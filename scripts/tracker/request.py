@@ -95,7 +95,7 @@ def _files_of(
         return {}
     try:
         cubins = [store.object_path(kernel.objects["cubin"]) for kernel in evidence.kernels]
-        paths = [store.record_path(target, commit.commit, case.slug, name), *cubins]
+        paths = [store.record_path(target, commit.commit, case, name), *cubins]
         contents = {path.relative_to(store.root).as_posix(): path.read_bytes() for path in paths}
     except (KeyError, OSError) as error:
         raise TrackerError(

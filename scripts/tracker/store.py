@@ -60,7 +60,7 @@ class EvidenceStore:
 
     def load(self, target: str, commit: str, case: Case, variant: str) -> Evidence | None:
         """The record of one measurement; None if there is none. Raises TrackerError if it is damaged."""
-        path = self.record_path(target, commit, case.slug, variant)
+        path = self.record_path(target, commit, case, variant)
         try:
             content = path.read_bytes()
         except FileNotFoundError:
@@ -111,9 +111,9 @@ class EvidenceStore:
     def _target_folder(self, target: str) -> Path:
         return self.root / "records" / _safe(target.replace(":", "-"))
 
-    def record_path(self, target: str, commit: str, case_slug: str, variant: str) -> Path:
+    def record_path(self, target: str, commit: str, case: Case, variant: str) -> Path:
         """Raises TrackerError for a name that cannot be part of a path."""
-        folder = self._target_folder(target) / _safe(commit) / _safe(case_slug)
+        folder = self._target_folder(target) / _safe(commit) / _safe(case.slug)
         return folder / f"{_safe(variant)}.json"
 
     def object_path(self, digest: str) -> Path:

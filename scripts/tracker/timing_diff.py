@@ -162,7 +162,7 @@ def _finding(
         target=step.target,
         before=step.before,
         after=step.after,
-        first_changed_stage=behind.first_changed_stage if behind else None,
+        first_changed_stage=None,
         codegen_changes=behind.codegen_changes if behind else (),
         unmeasured_commits=step.unmeasured,
         explanation=" ".join(words),

@@ -1,7 +1,7 @@
 """Every verdict about generated code, from values to findings."""
 
 import pytest
-from builders import COMMITS, HD64, HD128, NEW, OLD, PATH, ROLES, TARGET, evidence, measured
+from builders import COMMITS, HD64, HD128, NEW, OLD, ROLES, TARGET, evidence, measured
 
 from scripts.tracker.codegen_diff import (
     ABSENT,
@@ -18,10 +18,8 @@ from scripts.tracker.model import (
     Commit,
     Evidence,
     Finding,
-    Kernel,
     MeasurementStatus,
     Role,
-    Stage,
     Verdict,
 )
 from scripts.tracker.policy import CodegenPolicy, CodegenRule
@@ -204,52 +202,6 @@ def test_identical_code_and_irrelevant_changes_are_counted_apart() -> None:
     # Without evidence nobody knows that the code is the same.
     unknown = with_evidence(evidence(OLD), None).counts
     assert (unknown[SAME_CODE], unknown[IRRELEVANT]) == (0, 1)
-
-
-@pytest.mark.parametrize("stage", list(Stage))
-def test_the_first_stage_that_differs_is_named(stage: Stage) -> None:
-    later = list(Stage)[list(Stage).index(stage) :]
-    path = {s: {"red.v4": 9} if s in later else PATH[s] for s in Stage}
-    finding = only(with_evidence(evidence(OLD), evidence(NEW, path=path), atomic_add={"width": 1}))
-    assert finding.first_changed_stage is stage
-    assert f"first differs in {stage}: " in finding.explanation
-    assert "became 9 x red.v4." in finding.explanation
-
-
-def test_only_what_differs_on_the_path_is_told() -> None:
-    path = {**PATH, "ttgir": {"tt.atomic_rmw fadd": 2}}
-    finding = only(with_evidence(evidence(OLD), evidence(NEW, path=path), atomic_add={"width": 1}))
-    assert "dQ's path is the same in ttir; it first differs in ttgir" in finding.explanation
-    assert "ttgir: 2 x ttg.convert_layout became nothing." in finding.explanation
-
-
-def test_a_change_off_dqs_path_is_said_to_be_elsewhere() -> None:
-    finding = only(with_evidence(evidence(OLD), evidence(NEW), atomic_add={"loop": 1500}))
-    assert finding.first_changed_stage is None
-    assert "the same in every stage" in finding.explanation
-
-
-def test_a_change_in_the_second_kernel_is_told_too() -> None:
-    sides = []
-    for commit, ptx in ((OLD, {"st.v4": 8}), (NEW, {"st": 32})):
-        kernels = (
-            Kernel("backward", "a", {"ptx": {"red": 1}}, {}),
-            Kernel("backward_dq", "b", {"ptx": ptx}, {}),
-        )
-        found = Evidence(commit.commit, commit.label, "v", "inline_asm", "ok", None, kernels)
-        reference = measured(commit, "inline_asm", {"width": 4 if commit is OLD else 1}, found=found)
-        sides.append([at(commit, PAIR)[0], reference])
-    finding = only(judged(*sides))
-    assert finding.first_changed_stage is Stage.PTX
-    assert "ptx: 8 x st.v4 became 32 x st." in finding.explanation
-
-
-@pytest.mark.parametrize("missing", [OLD, NEW])
-def test_without_evidence_the_stage_is_unknown_and_said_so(missing: Commit) -> None:
-    sides = [None if commit is missing else evidence(commit) for commit in (OLD, NEW)]
-    finding = only(with_evidence(*sides, atomic_add={"width": 1}))
-    assert finding.first_changed_stage is None
-    assert "stage is unknown" in finding.explanation
 
 
 def test_a_record_without_kernels_is_no_crash() -> None:

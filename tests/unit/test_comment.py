@@ -4,11 +4,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from builders import FACTS, FINDINGS, HD64, NARROWER, NEW, OLD, evidence, finding, history, measured
+from builders import (
+    FACTS,
+    FINDINGS,
+    HD64,
+    HD128,
+    NARROWER,
+    NEW,
+    OLD,
+    WIDER,
+    evidence,
+    finding,
+    history,
+    measured,
+)
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from scripts.tracker.comment import MAX_COMMENT_CHARACTERS, code, render_all
+from scripts.tracker.comment import MAX_COMMENT_CHARACTERS, block, code, render_all
 from scripts.tracker.groups import group_findings
 from scripts.tracker.judge import History
 from scripts.tracker.model import Commit, MeasurementStatus, Verdict
@@ -176,3 +189,26 @@ def test_a_reference_that_is_wrong_by_design_is_said_to_be() -> None:
     for reference, facts in FACTS.items():
         [comment] = render_all([finding(Verdict.REGRESSION, reference=reference)], history()).values()
         assert (words in comment) is not facts.exact
+
+
+def test_the_difference_is_shown_once_for_the_references_and_lengths_that_share_it() -> None:
+    shown = "-32 x atom.add.f32\n+8 x atom.add.v4.f32"
+    findings = [
+        replace(finding(Verdict.IMPROVEMENT, WIDER, reference=reference, case=case), excerpt=shown)
+        for reference in ("inline_asm", "store")
+        for case in (HD64, replace(HD64, n_ctx=2048), HD128)
+    ]
+    [text] = render_all(findings, history()).values()
+    assert text.count(f"```diff\n{shown}\n```") == 1
+    assert "The difference on dQ's path: atomic_add in llir (head_dim 64, 128, causal, fp16)" in text
+
+
+@pytest.mark.parametrize("fence", ["```", "````", "~~~"])
+def test_an_excerpt_cannot_leave_its_block(fence: str) -> None:
+    hostile = f"-{fence}\n@everyone <script>"
+    text = block(hostile)
+    opening, *inside, closing = text.splitlines()
+    assert inside == hostile.splitlines()
+    assert opening == f"{closing}diff"
+    assert set(closing) == {"`"}
+    assert closing not in hostile

@@ -14,6 +14,7 @@ from builders import (
     record_document,
     write_asv,
     write_lists,
+    write_object,
     write_record,
 )
 
@@ -195,3 +196,26 @@ def test_a_skipped_measurement_stays_one(workspace: Workspace) -> None:
     write_asv(workspace.results, asv_document(OLD, table(NAN)))
     found = {(m.commit, m.variant): m.status for m in load_history(workspace).measurements}
     assert found[OLD.commit, "atomic_add"] is MeasurementStatus.SKIPPED
+
+
+@pytest.mark.parametrize("damage", [b"no zstd", None])
+def test_a_text_that_cannot_be_read_is_a_problem_and_its_stage_unknown(
+    workspace: Workspace, damage: bytes | None
+) -> None:
+    store = workspace.evidence.root
+    texts = [write_object(store, f"text of {commit.label}".encode()) for commit in (OLD, NEW)]
+    for commit, digest in zip((OLD, NEW), texts, strict=True):
+        write_record(store, record_document(commit, objects={"ptx": digest}))
+    whole = judge(load_history(workspace)).findings[0]
+    assert "no text of it: ttir, ttgir, llir, sass." in whole.explanation
+    broken = store / "objects" / texts[1][:2] / f"{texts[1]}.zst"
+    if damage is None:
+        broken.unlink()
+    else:
+        broken.write_bytes(damage)
+    history = load_history(workspace)
+    [found] = judge(history).findings
+    assert "the stage is unknown" in found.explanation
+    [problem] = history.problems
+    assert str(broken) in str(problem)
+    assert "delete it and run make track again" in str(problem)

@@ -1,0 +1,73 @@
+"""An environment for one Triton at a time, made for a proof and deleted after it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import json5
+
+from scripts.build_triton import BuildError, fetch_release
+from scripts.tracker.errors import TrackerError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+_ASV_CONFIG = ROOT / "asv.conf.json"
+# What `kernels.substitute` needs beside Triton; the versions are those of every measurement.
+_NEEDED = ("numpy", "filelock", "setuptools", "zstandard", "nvidia-cuda-nvdisasm")
+
+
+@contextlib.contextmanager
+def throwaway_environment(folder: Path) -> Iterator[Path]:
+    """The Python of a new environment without a Triton; the folder is deleted at the end.
+
+    Raises TrackerError if it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise TrackerError(
+            f"{folder} is there: another prove is running, or was killed; delete it"
+        ) from error
+    try:
+        _run([sys.executable, "-m", "virtualenv", "--quiet", str(folder)])
+        python = folder / "bin" / "python"
+        _pip(python, "install", *_requirements())
+        yield python
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def install_triton(python: Path, version: str) -> None:
+    """Put this release there in place of another: one wheel at a time is on the disk. Raises TrackerError."""
+    _pip(python, "uninstall", "--yes", "triton")
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints pip's log, for asv's
+            wheel = fetch_release(version, python.parent.parent / "wheel", None)
+    except BuildError as error:
+        raise TrackerError(f"{error}; prove needs both releases from the package index") from error
+    _pip(python, "install", "--no-deps", str(wheel))
+    wheel.unlink()
+
+
+def _requirements() -> list[str]:
+    try:
+        pins = json5.loads(_ASV_CONFIG.read_text())["matrix"]["req"]
+        return [f"{name}=={pins[name][0]}" for name in _NEEDED]
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise TrackerError(f"{_ASV_CONFIG}: no pin of {', '.join(_NEEDED)} ({error}); restore it") from error
+
+
+def _pip(python: Path, *words: str) -> None:
+    _run([str(python), "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", *words[1:]])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise TrackerError(f"{' '.join(command[1:5])} … failed: {last}; check the network and the disk")
