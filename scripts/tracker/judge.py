@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scripts.tracker.codegen_diff import judge_codegen
+from scripts.tracker.epochs import judge_epochs, one_session_each, split_epochs
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import (
     STATUS_IN_STORE,
+    Case,
     CodegenMeasurement,
     Commit,
     MeasurementStatus,
+    Role,
     TimingMeasurement,
     VariantFacts,
 )
-from scripts.tracker.policy import POLICY_FILE, read_policy
+from scripts.tracker.policy import POLICY_FILE, Policy, read_policy
+from scripts.tracker.renames import read_renames, renamed
 from scripts.tracker.results import (
     BuildFailure,
     CommitResults,
@@ -29,10 +33,11 @@ from scripts.tracker.results import (
     read_machines,
     read_results,
     read_variants,
-    timing_measurements,
 )
+from scripts.tracker.series import Identities, build_panels
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import EvidenceStore
+from scripts.tracker.timed_results import canary_measurements, timing_measurements
 from scripts.tracker.timing_diff import judge_timing
 from scripts.tracker.workspace import Workspace
 
@@ -53,6 +58,7 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     measurements: list[CodegenMeasurement] = field(default_factory=list)
     timings: list[TimingMeasurement] = field(default_factory=list)
+    canaries: list[TimingMeasurement] = field(default_factory=list)
     failures: dict[str, dict[str, BuildFailure]] = field(default_factory=dict)
     variants: dict[str, VariantFacts] = field(default_factory=dict)
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -77,6 +83,7 @@ class History:
         """Keep what was measured of these commits."""
         self.measurements = [m for m in self.measurements if m.commit in commits]
         self.timings = [t for t in self.timings if t.commit in commits]
+        self.canaries = [t for t in self.canaries if t.commit in commits]
 
     def label(self, commit: str) -> str:
         """What people call a commit."""
@@ -88,13 +95,18 @@ def load_history(workspace: Workspace) -> History:
     history = History()
     measurements: dict[object, CodegenMeasurement] = {}
     timings: dict[object, TimingMeasurement] = {}
+    canaries: dict[object, TimingMeasurement] = {}
+    renames = read_renames()
     for root in (workspace.results, workspace.recorded):
-        for results in _load_folder(root, history):
+        for found in _load_folder(root, history):
             try:
+                results = renamed(found, renames)
                 for m in codegen_measurements(results):
                     measurements.setdefault((m.commit, m.variant, m.case, m.target), m)
-                for t in timing_measurements(results):
-                    timings.setdefault((t.commit, t.variant, t.case, t.machine), t)
+                # A commit measured again has several sessions; the same one twice is one.
+                for into, of in ((timings, timing_measurements), (canaries, canary_measurements)):
+                    for t in of(results):
+                        into.setdefault((t.commit, t.variant, t.case, t.epoch_key, t.session), t)
             except TrackerError as error:
                 history.problems.append(error)
     history.measurements = [
@@ -102,12 +114,13 @@ def load_history(workspace: Workspace) -> History:
         for measurement in _of_one_version(list(measurements.values()), history)
     ]
     history.timings = _of_the_same_kernels(_of_one_version(list(timings.values()), history), history)
+    history.canaries = _beside(history.timings, _of_one_version(list(canaries.values()), history))
     bare = sum(m.evidence is None for m in history.measurements)
     if bare:
         history.notes.append(f"{bare} results have no record in the evidence store: make track renews it")
     ordered = {c.commit for c in history.commits}
-    found = [m.commit for m in history.measurements] + [t.commit for t in history.timings]
-    strays = sorted({commit[:10] for commit in found if commit not in ordered})
+    measured = [m.commit for m in history.measurements] + [t.commit for t in history.timings]
+    strays = sorted({commit[:10] for commit in measured if commit not in ordered})
     if strays:
         history.notes.append(f"not in the history of commits, so not compared: {', '.join(strays)}")
     return history
@@ -135,9 +148,59 @@ def judge(history: History) -> Judgement:
         for m in history.measurements
         if m.target == TIMED_TARGET and m.status is MeasurementStatus.OK
     }
-    return judge_timing(
-        history.timings, history.commits, roles, policy.timing, TIMED_TARGET, of_code, compiled
+    _note_canaries(history)
+    return _judge_time(history, roles, policy, of_code, compiled)
+
+
+def _judge_time(
+    history: History,
+    roles: dict[str, Role],
+    policy: Policy,
+    of_code: Judgement,
+    compiled: set[tuple[str, str, Case]],
+) -> Judgement:
+    """Few commits far apart by their neighbours, a history of consecutive ones as series."""
+    roles = roles | {t.variant: Role.CANARY for t in history.canaries}
+    consecutive, apart = split_epochs(history.timings, policy.detection)
+    judged = judge_timing(
+        one_session_each(apart + history.canaries),
+        history.commits,
+        roles,
+        policy.timing,
+        TIMED_TARGET,
+        of_code,
+        compiled,
     )
+    identities: Identities = {
+        (m.commit, m.variant, m.case): m.evidence.identity
+        for m in history.measurements
+        if m.target == TIMED_TARGET and m.evidence is not None and m.evidence.identity
+    }
+    panels = build_panels(
+        consecutive, history.canaries, history.commits, TIMED_TARGET, identities, judged.counts
+    )
+    return judge_epochs(panels, roles, policy.detection, judged, history.commits)
+
+
+def _beside(timings: list[TimingMeasurement], canaries: list[TimingMeasurement]) -> list[TimingMeasurement]:
+    """The canaries of the sessions that are compared, as of their epoch: the suites' versions differ."""
+    versions = {(t.commit, t.session): t.version for t in timings}
+    return [
+        replace(t, version=versions[t.commit, t.session])
+        for t in canaries
+        if (t.commit, t.session) in versions
+    ]
+
+
+def _note_canaries(history: History) -> None:
+    """Absent canaries are said: without them nobody can tell a slower machine from a slower compiler."""
+    beside = {(t.commit, t.session) for t in history.canaries if t.status is MeasurementStatus.OK}
+    bare = {t.commit for t in history.timings if (t.commit, t.session) not in beside}
+    if bare:
+        history.notes.append(
+            f"{len(bare)} commits were timed without canaries: where all variants moved between two of their "
+            "sessions, machine and compiler cannot be told apart"
+        )
 
 
 def _load_folder(root: Path, history: History) -> list[CommitResults]:

@@ -13,6 +13,7 @@ class Role(StrEnum):
     CANDIDATE = "candidate"
     REFERENCE = "reference"
     CONTROL = "control"
+    CANARY = "canary"  # work that no Triton commit can change: no variant, but timed beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,8 @@ class CodegenMeasurement:
 class TimingMeasurement:
     """GPU time of one variant, case and commit: valid samples in seconds, in block order.
 
-    ``session``: samples of one session may be paired block by block. ``machine``: asv's name of the epoch.
+    ``session``: samples of one session may be paired block by block. ``machine``: asv's name for it.
+    ``setup``: GPU, driver and power limit, in words. Canaries have their name as ``variant``.
     """
 
     commit: str
@@ -165,6 +167,12 @@ class TimingMeasurement:
     samples_s: tuple[float, ...]
     version: str
     machine: str
+    setup: str = ""
+
+    @property
+    def epoch_key(self) -> str:
+        """Times are compared within one epoch only: same machine, set-up and version of the method."""
+        return " ".join(filter(None, (self.machine, self.setup, f"version {self.version}")))
 
 
 @dataclass(frozen=True, slots=True)

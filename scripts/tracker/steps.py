@@ -59,7 +59,7 @@ class Step(Generic[M]):
 
 
 def steps(series: dict[tuple[str, str, Case], list[M]], commits: list[Commit]) -> Iterator[Step[M]]:
-    """``series``: {(target, machine, case): measurements}; what is in two of them is never compared.
+    """``series``: {(target, epoch, case): measurements}; what is in two of them is never compared.
     ``commits``: first-parent order, measured or not."""
     for (target, _, case), measurements in sorted(series.items()):
         by_commit: dict[str, dict[str, M]] = defaultdict(dict)

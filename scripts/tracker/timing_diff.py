@@ -46,7 +46,7 @@ def judge_timing(
 ) -> Judgement:
     """Findings of time, with the code's changes beside them, and the code's findings that no time settles.
 
-    ``timings``: of one target and version. Machines are never mixed: each is its own series.
+    ``timings``: of one target and version. Epochs are never mixed: each is its own series.
     ``compiled``: (commit, variant, case) whose code was looked at, so that "nothing changed in the code" is
     said of no other.
     """
@@ -56,7 +56,7 @@ def judge_timing(
     harmless: dict[str, bool] = {}
     series: dict[tuple[str, str, Case], list[TimingMeasurement]] = defaultdict(list)
     for t in timings:
-        series[target, t.machine, t.case].append(t)
+        series[target, t.epoch_key, t.case].append(t)
     for step in steps(series, commits):
         both = step.on_both_sides()
         for candidate, reference in pairs(roles):

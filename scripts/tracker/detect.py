@@ -1,0 +1,281 @@
+"""Findings of GPU time over the history of consecutive commits. Pure.
+
+`search` says where the level of which series changed, `legs` whose doing it is, `detected` puts it into
+words; here it is decided what of it is one change, what is confirmed, and what is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from scripts.tracker import detected
+from scripts.tracker.changepoints import Shift, chance, least_size, standard_error
+from scripts.tracker.detected import Noise, Seen
+from scripts.tracker.legs import Change, legs_of, verdict_of
+from scripts.tracker.model import Finding, Role, Verdict
+from scripts.tracker.policy import DetectionPolicy
+from scripts.tracker.search import Search, Track, search_panel
+from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel
+from scripts.tracker.unstable import turns
+
+SERIES = "series of consecutive commits searched for changes of level"
+SMALL = "changes of level beyond the noise that are smaller than policy.toml calls relevant"
+NOT_CONFIRMED = "suspicions that another session of the same commit did not confirm"
+ENDED = (
+    "series that ended: not asked for any more (if only the name changed, scripts/renames.toml joins them)"
+)
+SAME_CODE = "suspicions about commits whose machine code is their parent's: not their doing"
+# Places nearer than this are one change, seen in two series with their own noise.
+_SAME_PLACE = 5
+_SNAP = (1, -1, 2, -2)  # how far noise may carry a change from the commit that changed the code
+_LEAST_LEVEL = 8  # values that make a first or a newest level
+
+
+def detect(
+    panel: Panel, roles: dict[str, Role], policy: DetectionPolicy, counts: Counter[str]
+) -> list[Finding]:
+    """Everything that happened in one epoch, in the order of its commits."""
+    search = search_panel(panel, roles, policy)
+    counts[SERIES] += len(search.tracks)
+    findings = [f for track in search.tracks if track.reference for f in _of_pair(search, track)]
+    counts.update(search.counts)
+    return sorted(findings, key=lambda f: column_of(panel, f))
+
+
+def column_of(panel: Panel, finding: Finding) -> int:
+    """Place of a finding's newer commit."""
+    return {c.commit: i for i, c in enumerate(panel.commits)}[finding.after.commit]
+
+
+def _of_pair(search: Search, track: Track) -> list[Finding]:
+    """Findings of one candidate against one reference, in one case."""
+    unstable = search.unstable[search.tracks[track]]
+    findings = [f for f in (_unstable(search, track, span) for span in _joined(unstable)) if f is not None]
+    seen = [s for s in _changes(search, track) if not any(lo <= s.change.at < hi + 1 for lo, hi in unstable)]
+    seen += [] if unstable else _drift(search, track, seen)
+    for item in seen:
+        finding = _judged(search, item)
+        if finding is not None:
+            findings.append(finding)
+    return findings + _lost(search, track)
+
+
+def _changes(search: Search, track: Track) -> list[Seen]:
+    """Changes of the ratio; of the candidate's own time where the ratio stood still; of the machine."""
+    row = search.tracks[track]
+    shifts = search.scan.shifts[row]
+    found = _relevant(search, track, shifts, in_ratio=True)
+    places = [s.at for s in shifts]
+    others = [(Track(track.case, track.candidate, ""), False), (Track(track.case, "", ""), False)]
+    for other, in_ratio in others:
+        if other in search.tracks:
+            own = search.scan.shifts[search.tracks[other]]
+            fresh = _relevant(search, track, own, in_ratio, other)
+            fresh = [s for s in fresh if all(abs(s.change.at - p) > _SAME_PLACE for p in places)]
+            found += fresh
+            places += [s.change.at for s in fresh]
+    for other, in_ratio in [(track, True), others[0]]:
+        suspect = search.scan.suspects[search.tracks[other]]
+        if suspect is not None and all(abs(suspect.at - p) > _SAME_PLACE for p in places):
+            places.append(suspect.at)
+            shown = _seen(search, track, other, [suspect], 0, in_ratio)
+            found.append(replace(shown, is_suspicion=True))
+    return found
+
+
+def _relevant(
+    search: Search, track: Track, shifts: list[Shift], in_ratio: bool, source: Track | None = None
+) -> list[Seen]:
+    """The changes big enough to matter, alone or as steps of a way that is (3 % and 3 % are 6 %)."""
+    source = source or track
+    least = (
+        search.policy.relevant_change
+        if in_ratio or search.panel.canaries
+        else search.policy.environment_change
+    )
+    if not source.candidate:
+        least = search.policy.environment_change
+    found: list[Seen] = []
+    way: list[int] = []
+    for i, shift in enumerate(shifts):
+        if abs(math.expm1(shift.size)) >= least:
+            search.counts[SMALL] += len(way)
+            way = []
+            found.append(_seen(search, track, source, shifts, i, in_ratio))
+            continue
+        way.append(i)
+        whole = math.fsum(shifts[j].size for j in way)
+        if abs(math.expm1(whole)) >= least:
+            steps = [j for j in way if shifts[j].size * whole > 0]
+            shown = [_seen(search, track, source, shifts, j, in_ratio) for j in steps]
+            found += [replace(s, whole=whole, steps=len(steps)) for s in shown]
+            search.counts[SMALL] += len(way) - len(steps)
+            way = []
+    search.counts[SMALL] += len(way)
+    return found
+
+
+def _seen(search: Search, track: Track, source: Track, shifts: list[Shift], i: int, in_ratio: bool) -> Seen:
+    """A shift of ``source`` as a change of the pair of ``track``."""
+    shift, n, window = shifts[i], search.rows.shape[1], search.policy.window_commits
+    start = shifts[i - 1].at if i else 0
+    stop = shifts[i + 1].at if i + 1 < len(shifts) else n
+    if len(shifts) == 1 and search.scan.suspects[search.tracks[source]] is shift:
+        earlier = search.scan.shifts[search.tracks[source]]
+        start = earlier[-1].at if earlier else 0
+    old = (max(start, shift.before + 1 - window), shift.before + 1)
+    new = (shift.at, min(stop, shift.at + window))
+    change = Change(track.case, track.candidate, track.reference, shift.before, shift.at, old, new, in_ratio)
+    return Seen(_snapped(search, change), shift, shifts[:i])
+
+
+def _snapped(search: Search, change: Change) -> Change:
+    """The change moved to the commit beside it that changed the code, if the values allow it.
+
+    A commit that did not change the code cannot have changed the time, and noise can carry a change by one
+    or two commits.
+    """
+    rows = [search.panel.variant(v) for v in (change.candidate, change.reference)]
+    codes = search.panel.codes[change.case, rows]
+    if (codes[:, [change.before, change.at]] == UNKNOWN_CODE).any():
+        return change
+    row = search.rows[search.tracks[Track(change.case, change.candidate, change.reference)]]
+    if (codes[:, change.before] != codes[:, change.at]).any() or not change.in_ratio:
+        return change
+    levels = [float(np.nanmedian(row[slice(*span)])) for span in (change.old, change.new)]
+    for away in _SNAP:
+        at = change.at + away
+        if not change.old[0] < at < change.new[1] or (codes[:, at - 1] == codes[:, at]).all():
+            continue
+        between = row[min(at, change.at) : max(at, change.at)]
+        should, other = levels if away > 0 else levels[::-1]
+        if (np.abs(between - should) <= np.abs(between - other)).all():
+            return replace(change, before=at - 1, at=at, old=(change.old[0], at), new=(at, change.new[1]))
+    return change
+
+
+def _judged(search: Search, seen: Seen) -> Finding | None:
+    panel, change = search.panel, seen.change
+    legs = legs_of(panel, search.level, change, search.roles)
+    verdict, why = verdict_of(legs, change, search.policy)
+    sessions, against = _support(search, change)
+    if seen.is_suspicion and verdict is Verdict.ENVIRONMENT:
+        search.counts[SAME_CODE] += 1
+        return None
+    if against:
+        search.counts[NOT_CONFIRMED] += 1
+        return None
+    if sessions < search.policy.sessions_to_confirm and verdict is not Verdict.ENVIRONMENT:
+        verdict = Verdict.PENDING
+        why = f"{detected.count(sessions, 'session')} so far: to be repeated before anybody is told. {why}"
+    row = search.rows[search.tracks[Track(change.case, change.candidate, change.reference)]]
+    return detected.finding(panel, seen, legs, verdict, why, _noise(search, change), row)
+
+
+def _support(search: Search, change: Change) -> tuple[int, bool]:
+    """How many sessions stand at the new level; and whether as many of the first commit's do not.
+
+    Repeats within a session were one value already.
+    """
+    panel = search.panel
+    points = np.flatnonzero((panel.commit_of >= change.at) & (panel.commit_of < change.new[1]))
+    values = _of_points(search, change)
+    old = values[(panel.commit_of >= change.old[0]) & (panel.commit_of < change.old[1])]
+    new = values[points]
+    if not np.isfinite(old).any() or not np.isfinite(new).any():
+        return 0, False
+    before, after = np.nanmedian(old), np.nanmedian(new)
+    there = np.abs(new - after) < np.abs(new - before)
+    sessions = len(np.unique(panel.session_of[points[there]]))
+    first = panel.commit_of[points] == change.at
+    repeated = len(np.unique(panel.session_of[points[first]])) > 1
+    sigma = _noise(search, change).sigma
+    back = np.abs(new - before) < search.policy.suspect_z * sigma
+    # Few values: a commit measured twice, once here and once there, has proved nothing.
+    return sessions, bool(repeated and len(new) < 6 and (back & first).sum() * 2 >= first.sum())
+
+
+def _of_points(search: Search, change: Change) -> FloatArray:
+    log_s = search.panel.log_s[change.case]
+    candidate = log_s[search.panel.variant(change.candidate)]
+    if change.in_ratio:
+        return np.asarray(candidate - log_s[search.panel.variant(change.reference)])
+    if search.panel.canaries:
+        return np.asarray(candidate - search.panel.canary_level()[change.case])
+    return np.asarray(candidate)
+
+
+def _noise(search: Search, change: Change) -> Noise:
+    row = search.tracks[Track(change.case, change.candidate, change.reference)]
+    sigma = float(search.scan.sigma[row])
+    enough = search.policy.sessions_to_confirm
+    least = least_size(search.scan.accept_p, sigma, enough, search.policy.window_commits)
+    return Noise(sigma, max(math.expm1(least), search.policy.relevant_change))
+
+
+def _drift(search: Search, track: Track, seen: list[Seen]) -> list[Seen]:
+    """The newest level against the first of the epoch: what crept away in steps too small to see."""
+    row = search.rows[search.tracks[track]]
+    shifts = search.scan.shifts[search.tracks[track]]
+    valid = np.flatnonzero(np.isfinite(row))
+    window = search.policy.window_commits
+    old, new = valid[:window], valid[-window:]
+    if shifts:
+        old, new = old[old < shifts[0].at], new[new >= shifts[-1].at]
+    if min(len(old), len(new)) < _LEAST_LEVEL or old[-1] >= new[0]:
+        return []
+    size = float(np.median(row[new]) - np.median(row[old]))
+    rest = size - math.fsum(s.shift.size for s in seen if s.change.in_ratio and not s.is_suspicion)
+    sigma = float(search.scan.sigma[search.tracks[track]])
+    p = chance(rest, sigma, *sorted((len(old), len(new))))
+    if abs(math.expm1(rest)) < search.policy.relevant_change or p > search.scan.accept_p:
+        return []
+    first, last = int(valid[0]), int(valid[-1])
+    spans = (int(old[0]), int(old[-1]) + 1), (int(new[0]), last + 1)
+    change = Change(track.case, track.candidate, track.reference, first, last, *spans, in_ratio=True)
+    shift = Shift(first, last, rest, standard_error(sigma, len(old), len(new)), p, len(new))
+    return [Seen(change, shift, [], is_drift=True)]
+
+
+def _joined(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for start, stop in windows:
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def _unstable(search: Search, track: Track, span: tuple[int, int]) -> Finding | None:
+    """Two values at random. Turns at commits that changed the code are no proof of it."""
+    row = search.rows[search.tracks[track]]
+    places = span[0] + turns(row[slice(*span)])
+    rows = [search.panel.variant(v) for v in (track.candidate, track.reference)]
+    codes = search.panel.codes[track.case, rows]
+    changed = (codes[:, places - 1] != codes[:, places]).any(axis=0)
+    if (~changed).sum() * 2 < len(places):
+        return None
+    known = bool((codes[:, slice(*span)] != UNKNOWN_CODE).all())
+    change = Change(track.case, track.candidate, track.reference, span[0], span[1] - 1, span, span, True)
+    return detected.unstable(search.panel, change, row, len(places), known, _noise(search, change))
+
+
+def _lost(search: Search, track: Track) -> list[Finding]:
+    """A pair that was timed and has no valid value at the newest commits: unknown, and never "unchanged"."""
+    row = search.rows[search.tracks[track]]
+    valid = np.flatnonzero(np.isfinite(row))
+    if not len(valid) or valid[-1] == len(row) - 1:
+        return []
+    rows = [search.panel.variant(v) for v in (track.candidate, track.reference)]
+    if not search.panel.listed[track.case, rows, -1].all():
+        search.counts[ENDED] += 1
+        return []
+    last, n = int(valid[-1]), len(row)
+    span = (last, last + 1)
+    change = Change(track.case, track.candidate, track.reference, last, last + 1, span, (last + 1, n), True)
+    return [detected.lost(search.panel, change, search.level)]
