@@ -64,6 +64,11 @@ class Verdict(StrEnum):
     NO_VALID_DATA = "no_valid_data"
     NO_CHANGE = "no_change"
 
+    @property
+    def is_public(self) -> bool:
+        """Whether others are told: not what waits for a session, and not what no commit did."""
+        return self not in (Verdict.PENDING, Verdict.ENVIRONMENT, Verdict.UNSTABLE, Verdict.NO_CHANGE)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Case:

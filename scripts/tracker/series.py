@@ -137,7 +137,7 @@ def _panel(
         sorted({t.case for t in timings}, key=lambda c: (c.head_dim, c.causal, c.dtype, c.n_ctx or 0))
     )
     row = {case: i for i, case in enumerate(cases)}
-    variants = tuple(dict.fromkeys(t.variant for t in timings))
+    variants = tuple(sorted({t.variant for t in timings}))
     layer = {variant: i for i, variant in enumerate(variants)}
     groups: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     listed = np.zeros((len(cases), len(variants), len(kept)), dtype=np.bool_)
@@ -175,7 +175,7 @@ def session_values(samples: dict[str, list[float]]) -> dict[str, float]:
     Hodges-Lehmann centre, and its own centre is put back.
     """
     length = Counter(len(s) for s in samples.values()).most_common(1)[0][0]
-    aligned = [v for v, s in samples.items() if len(s) == length]
+    aligned = sorted(v for v, s in samples.items() if len(s) == length)
     logs = np.log(np.array([samples[v] for v in aligned]))
     shared = logs.mean(axis=0)
     centres = hodges_lehmann(logs - shared) + hodges_lehmann(shared)
