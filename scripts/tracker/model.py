@@ -207,7 +207,8 @@ class Finding:
 
     Ratios are times, candidate over reference; None without GPU time. ``unmeasured_commits``: how many
     commits between before and after have no measurement. ``candidate_change``: how the candidate's own
-    time moved, where both commits were timed in one session; not in the JSON, the explanation says it.
+    time moved, where both commits were timed in one session or beside canaries; not in the JSON, the
+    explanation says it.
     """
 
     id: str
