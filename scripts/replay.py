@@ -38,12 +38,19 @@ def main() -> int:
     console = Console()
     if options.speed is not None:
         speed = measure(options.speed, policy, beside_asv=True)
-        print(json.dumps(asdict(speed), indent=1)) if options.format == "json" else print_speed(console, speed)
+        print(json.dumps(asdict(speed), indent=1)) if options.format == "json" else print_speed(
+            console, speed
+        )
         return 0
     recorded = recorded_facts(Workspace(ROOT))
     simulated = score(options.worlds, policy)
     if options.format == "json":
-        print(json.dumps({"schema": 1, "simulated": asdict(simulated), "recorded": recorded}, indent=1))
+        document = {
+            "schema": 1,
+            "simulated": asdict(simulated),
+            "recorded": asdict(recorded) if recorded else None,
+        }
+        print(json.dumps(document, indent=1))
     else:
         print_score(console, simulated, recorded)
     return 0

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 
 from scripts.tracker.policy import DetectionPolicy
-from scripts.tracker.series import FloatArray, IntArray
+from scripts.tracker.series import FloatArray, IntArray, middle
 
 # Commits that the cheap look puts on the newer and the older side: few find a large step soon, many a small.
 _LOOKS = ((3, 30), (8, 8), (8, 30), (30, 30))
@@ -135,19 +136,14 @@ def chance(size: float, sigma: float, fewer: int, more: int) -> float:
     return min(2 * math.fsum(tail), 1.0)
 
 
-def least_size(p: float, sigma: float, fewer: int, more: int) -> float:
-    """The smallest change of level that ``chance`` gives at most ``p``."""
-    low, high = 0.0, 1e6 * sigma
-    while high - low > 1e-3 * sigma:
-        middle = (low + high) / 2
-        low, high = (middle, high) if chance(middle, sigma, fewer, more) > p else (low, middle)
+@cache
+def least_size(p: float, fewer: int, more: int) -> float:
+    """The smallest change that ``chance`` gives at most ``p``, in standard deviations of a value."""
+    low, high = 0.0, 1e6
+    while high - low > 1e-3:
+        half = (low + high) / 2
+        low, high = (half, high) if chance(half, 1.0, fewer, more) > p else (low, half)
     return high
-
-
-def _middle(values: FloatArray) -> float:
-    """Median of a few values; numpy's own takes ten times as long for them."""
-    ordered = np.sort(values)
-    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _row_medians(rows: FloatArray) -> FloatArray:
@@ -223,7 +219,7 @@ def _pelt(values: FloatArray, policy: DetectionPolicy) -> list[int]:
 
 def _settle(values: FloatArray, start: int, cut: int, stop: int) -> int:
     """The cut, moved off values that PELT put on the wrong side because a level must have three."""
-    old, new = _middle(values[start:cut]), _middle(values[cut:stop])
+    old, new = middle(values[start:cut]), middle(values[cut:stop])
     while stop - cut > 1 and abs(values[cut] - old) < abs(values[cut] - new) and stop - cut <= _FEW:
         cut += 1
     while cut - start > 1 and abs(values[cut - 1] - new) < abs(values[cut - 1] - old) and cut - start <= _FEW:
@@ -247,7 +243,7 @@ def _prune(values: FloatArray, cuts: list[int], sigma: float, most_p: float, win
 
 def _shift(values: FloatArray, start: int, cut: int, stop: int, sigma: float, window: int) -> Shift:
     old, new = values[max(start, cut - window) : cut], values[cut : min(stop, cut + window)]
-    levels = _middle(old), _middle(new)
+    levels = middle(old), middle(new)
     size = levels[1] - levels[0]
     fewer, more = (old, new) if len(old) <= len(new) else (new, old)
     level, sign = (levels[1], -1) if fewer is old else (levels[0], 1)
@@ -287,12 +283,12 @@ def _suspects(
             if cut - start < _FEW:
                 continue
             old = calm[r, max(start, cut - policy.window_commits) : cut]
-            away = calm[r, cut:n] - _middle(old)
+            away = calm[r, cut:n] - middle(old)
             least = float(np.abs(away).min())
             error = standard_error(sigma[r], len(old), 1)
             same_side = bool((away > 0).all() or (away < 0).all())
             if same_side and least > max(policy.suspect_z * error, relevant[r]):
-                size = _middle(away)
+                size = middle(away)
                 p = math.erfc(least / error / math.sqrt(2))
                 found[r] = Shift(cut - 1, cut, size, standard_error(sigma[r], len(old), tail), p, tail)
                 break

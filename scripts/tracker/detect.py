@@ -19,7 +19,7 @@ from scripts.tracker.legs import Change, legs_of, verdict_of
 from scripts.tracker.model import Finding, Role, Verdict
 from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.search import Search, Track, search_panel
-from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel
+from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel, middle
 from scripts.tracker.unstable import turns
 
 SERIES = "series of consecutive commits searched for changes of level"
@@ -32,6 +32,7 @@ SAME_CODE = "suspicions about commits whose machine code is their parent's: not 
 # Places nearer than this are one change, seen in two series with their own noise.
 _SAME_PLACE = 5
 _SNAP = (1, -1, 2, -2)  # how far noise may carry a change from the commit that changed the code
+_FEW_POINTS = 6  # values after a change that a disagreement among sessions can still undo
 _LEAST_LEVEL = 8  # values that make a first or a newest level
 
 
@@ -43,12 +44,8 @@ def detect(
     counts[SERIES] += len(search.tracks)
     findings = [f for track in search.tracks if track.reference for f in _of_pair(search, track)]
     counts.update(search.counts)
-    return sorted(findings, key=lambda f: column_of(panel, f))
-
-
-def column_of(panel: Panel, finding: Finding) -> int:
-    """Place of a finding's newer commit."""
-    return {c.commit: i for i, c in enumerate(panel.commits)}[finding.after.commit]
+    column = {c.commit: i for i, c in enumerate(panel.commits)}
+    return sorted(findings, key=lambda f: column[f.after.commit])
 
 
 def _of_pair(search: Search, track: Track) -> list[Finding]:
@@ -146,7 +143,7 @@ def _snapped(search: Search, change: Change) -> Change:
     row = search.rows[search.tracks[Track(change.case, change.candidate, change.reference)]]
     if (codes[:, change.before] != codes[:, change.at]).any() or not change.in_ratio:
         return change
-    levels = [float(np.nanmedian(row[slice(*span)])) for span in (change.old, change.new)]
+    levels = [middle(row[slice(*span)]) for span in (change.old, change.new)]
     for away in _SNAP:
         at = change.at + away
         if not change.old[0] < at < change.new[1] or (codes[:, at - 1] == codes[:, at]).all():
@@ -182,21 +179,20 @@ def _support(search: Search, change: Change) -> tuple[int, bool]:
     Repeats within a session were one value already.
     """
     panel = search.panel
-    points = np.flatnonzero((panel.commit_of >= change.at) & (panel.commit_of < change.new[1]))
-    values = _of_points(search, change)
-    old = values[(panel.commit_of >= change.old[0]) & (panel.commit_of < change.old[1])]
-    new = values[points]
-    if not np.isfinite(old).any() or not np.isfinite(new).any():
+    first, at, stop = np.searchsorted(panel.commit_of, [change.old[0], change.at, change.new[1]])
+    values = _of_points(search, change)[first:stop]
+    old, new = values[: at - first], values[at - first :]
+    before, after = middle(old[panel.commit_of[first:at] < change.old[1]]), middle(new)
+    if math.isnan(before) or math.isnan(after):
         return 0, False
-    before, after = np.nanmedian(old), np.nanmedian(new)
     there = np.abs(new - after) < np.abs(new - before)
-    sessions = len(np.unique(panel.session_of[points[there]]))
-    first = panel.commit_of[points] == change.at
-    repeated = len(np.unique(panel.session_of[points[first]])) > 1
-    sigma = _noise(search, change).sigma
-    back = np.abs(new - before) < search.policy.suspect_z * sigma
+    sessions = len(np.unique(panel.session_of[at:stop][there]))
+    of_first = panel.commit_of[at:stop] == change.at
+    repeated = len(np.unique(panel.session_of[at:stop][of_first])) > 1
+    back = np.abs(new - before) < search.policy.suspect_z * _noise(search, change).sigma
     # Few values: a commit measured twice, once here and once there, has proved nothing.
-    return sessions, bool(repeated and len(new) < 6 and (back & first).sum() * 2 >= first.sum())
+    is_against = repeated and len(new) < _FEW_POINTS and (back & of_first).sum() * 2 >= of_first.sum()
+    return sessions, bool(is_against)
 
 
 def _of_points(search: Search, change: Change) -> FloatArray:
@@ -213,7 +209,7 @@ def _noise(search: Search, change: Change) -> Noise:
     row = search.tracks[Track(change.case, change.candidate, change.reference)]
     sigma = float(search.scan.sigma[row])
     enough = search.policy.sessions_to_confirm
-    least = least_size(search.scan.accept_p, sigma, enough, search.policy.window_commits)
+    least = sigma * least_size(search.scan.accept_p, enough, search.policy.window_commits)
     return Noise(sigma, max(math.expm1(least), search.policy.relevant_change))
 
 

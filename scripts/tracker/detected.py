@@ -10,7 +10,7 @@ import numpy as np
 from scripts.tracker.changepoints import Shift
 from scripts.tracker.legs import Change, Legs
 from scripts.tracker.model import Finding, Verdict
-from scripts.tracker.series import FloatArray, Panel
+from scripts.tracker.series import FloatArray, Panel, middle
 from scripts.tracker.steps import finding_id
 
 _Z95 = 1.96
@@ -123,7 +123,7 @@ def count(number: int, what: str) -> str:
 
 
 def _median(row: FloatArray, span: tuple[int, int]) -> float:
-    return float(np.nanmedian(row[slice(*span)]))
+    return middle(row[slice(*span)])
 
 
 def _legs_in_words(change: Change, legs: Legs, own: float) -> list[str]:

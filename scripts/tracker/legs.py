@@ -14,7 +14,7 @@ import numpy as np
 
 from scripts.tracker.model import Role, Verdict
 from scripts.tracker.policy import DetectionPolicy
-from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel
+from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel, median
 
 # Who moved at least half as far explains the rest.
 _SHARE = 0.5
@@ -64,8 +64,9 @@ class Legs:
 
 def legs_of(panel: Panel, level: FloatArray, change: Change, roles: dict[str, Role]) -> Legs:
     """``level``: of every variant at every commit, [case, variant, commit]."""
-    moved = {v: _moved(level[change.case, panel.variant(v)], change) for v in panel.variants if v in roles}
-    known = {v: size for v, size in moved.items() if not math.isnan(size)}
+    old, new = (median(level[change.case, :, slice(*span)]) for span in (change.old, change.new))
+    moved = dict(zip(panel.variants, (new - old).tolist(), strict=True))
+    known = {v: size for v, size in moved.items() if v in roles and not math.isnan(size)}
     pair = (change.candidate, change.reference)
     canaries = [known[v] for v in panel.canaries if v in known]
     witnesses = [size for v, size in known.items() if v not in pair and v not in panel.canaries]
@@ -78,12 +79,6 @@ def legs_of(panel: Panel, level: FloatArray, change: Change, roles: dict[str, Ro
         same_candidate=same_code(panel, change, change.candidate),
         same_reference=same_code(panel, change, change.reference),
     )
-
-
-def _moved(row: FloatArray, change: Change) -> float:
-    old, new = (row[slice(*span)] for span in (change.old, change.new))
-    old, new = old[np.isfinite(old)], new[np.isfinite(new)]
-    return float(np.median(new) - np.median(old)) if len(old) and len(new) else math.nan
 
 
 def same_code(panel: Panel, change: Change, variant: str) -> bool:

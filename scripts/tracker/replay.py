@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scripts.tracker.detect import column_of, detect
+from scripts.tracker.detect import detect
 from scripts.tracker.model import Verdict
 from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.worlds import EXPECTED, ROLES, Kind, World, head, make_world
@@ -88,12 +88,13 @@ def play(world: World, policy: DetectionPolicy) -> Iterator[Alarm]:
     """Every alarm and suspicion, once, in the order in which they were raised."""
     known: dict[tuple[int, str, str, bool], list[int]] = defaultdict(list)
     cases = {case: i for i, case in enumerate(world.panel.cases)}
+    column = {c: i for i, c in enumerate(world.panel.commits)}
     for n in range(policy.min_commits, len(world.panel.commits) + 1):
         panel = head(world.panel, n)
         for f in detect(panel, ROLES, policy, Counter()):
             if not f.verdict.is_public and f.verdict is not Verdict.PENDING:
                 continue
-            at = column_of(panel, f)
+            at = column[f.after]
             places = known[cases[f.case], f.candidate, f.reference, f.verdict.is_public]
             if all(abs(at - place) > _NEAR for place in places):
                 places.append(at)
@@ -146,6 +147,7 @@ def _verdicts(kind: Kind, worlds: int, policy: DetectionPolicy) -> dict[str, flo
     for seed in range(worlds):
         world = make_world(kind, 0.2, seed=900_000 + seed)
         cases = {case: i for i, case in enumerate(world.panel.cases)}
+        column = {c: i for i, c in enumerate(world.panel.commits)}
         findings = detect(world.panel, ROLES, policy, Counter())
         references = ["store"] if kind is Kind.REFERENCE else ["inline_asm", "store"]
         for case in world.cases:
@@ -155,7 +157,7 @@ def _verdicts(kind: Kind, worlds: int, policy: DetectionPolicy) -> dict[str, flo
                 at = {
                     f.verdict.value
                     for f in here
-                    if abs(column_of(world.panel, f) - world.at) <= _NEAR or f.verdict is Verdict.UNSTABLE
+                    if abs(column[f.after] - world.at) <= _NEAR or f.verdict is Verdict.UNSTABLE
                 }
                 said.update(at or {"nothing"})
     return {verdict: count / series for verdict, count in sorted(said.items())}

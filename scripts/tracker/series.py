@@ -82,6 +82,13 @@ def median(values: FloatArray) -> FloatArray:
     return np.asarray(np.where(count > 0, (lower + upper) / 2, np.nan), dtype=np.float64)
 
 
+def middle(values: FloatArray) -> float:
+    """The same of one short row; numpy's own median takes ten times as long for those."""
+    ordered = np.sort(values)  # NaN comes last
+    count = int(np.isfinite(ordered).sum())
+    return float(ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if count else float("nan")
+
+
 def hodges_lehmann(values: FloatArray) -> FloatArray:
     """Median of all pairwise means along the last axis, like `timing.hodges_lehmann`."""
     first, second = np.triu_indices(values.shape[-1])

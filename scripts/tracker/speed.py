@@ -115,7 +115,8 @@ def _write_repository(path: Path, commits: int) -> None:
     _git(path, "init", "-q", "-b", "main")
     who = "atomwatch <atomwatch@example.invalid>"
     stream = "".join(
-        f"commit refs/heads/main\ncommitter {who} {1_700_000_000 + i} +0000\ndata 0\n\n" for i in range(commits)
+        f"commit refs/heads/main\ncommitter {who} {1_700_000_000 + i} +0000\ndata 0\n\n"
+        for i in range(commits)
     )
     _git(path, "fast-import", "--quiet", stdin=stream)
 
