@@ -285,14 +285,14 @@ def _suspects(
             old = calm[r, max(start, cut - policy.window_commits) : cut]
             away = calm[r, cut:n] - middle(old)
             least = float(np.abs(away).min())
-            error = standard_error(sigma[r], len(old), 1)
             same_side = bool((away > 0).all() or (away < 0).all())
-            if same_side and least > max(policy.suspect_z * error, relevant[r]):
-                size = middle(away)
-                p = math.erfc(least / error / math.sqrt(2))
-                found[r] = Shift(cut - 1, cut, size, standard_error(sigma[r], len(old), tail), p, tail)
+            if same_side and least > max(policy.suspect_z * sigma[r], relevant[r]):
+                p = chance(least, sigma[r], tail, len(old))
+                found[r] = Shift(
+                    cut - 1, cut, middle(away), standard_error(sigma[r], len(old), tail), p, tail
+                )
                 break
-    limit = _accepted([s.p for s in found.values()], len(calm), policy.false_discovery_rate)
+    limit = _accepted([s.p for s in found.values()], len(calm), policy.suspect_rate)
     return [s if (s := found.get(r)) is not None and s.p <= limit else None for r in range(len(calm))]
 
 

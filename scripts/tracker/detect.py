@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 
 from scripts.tracker import detected
 from scripts.tracker.changepoints import Shift, chance, least_size, standard_error
+from scripts.tracker.changes import changes_of
 from scripts.tracker.detected import Noise, Seen
-from scripts.tracker.legs import Change, legs_of, verdict_of
+from scripts.tracker.legs import Change, Source, legs_of, verdict_of
 from scripts.tracker.model import Finding, Role, Verdict
 from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.search import Search, Track, search_panel
@@ -23,17 +23,12 @@ from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel, middle
 from scripts.tracker.unstable import turns
 
 SERIES = "series of consecutive commits searched for changes of level"
-SMALL = "changes of level beyond the noise that are smaller than policy.toml calls relevant"
 NOT_CONFIRMED = "suspicions that another session of the same commit did not confirm"
 ENDED = (
     "series that ended: not asked for any more (if only the name changed, scripts/renames.toml joins them)"
 )
 SAME_CODE = "suspicions about commits whose machine code is their parent's: not their doing"
-# Places nearer than this are one change, seen in two series with their own noise.
-_SAME_PLACE = 5
-_SNAP = (1, -1, 2, -2)  # how far noise may carry a change from the commit that changed the code
 _FEW_POINTS = 6  # values after a change that a disagreement among sessions can still undo
-_LEAST_LEVEL = 8  # values that make a first or a newest level
 
 
 def detect(
@@ -50,9 +45,11 @@ def detect(
 
 def _of_pair(search: Search, track: Track) -> list[Finding]:
     """Findings of one candidate against one reference, in one case."""
-    unstable = search.unstable[search.tracks[track]]
-    findings = [f for f in (_unstable(search, track, span) for span in _joined(unstable)) if f is not None]
-    seen = [s for s in _changes(search, track) if not any(lo <= s.change.at < hi + 1 for lo, hi in unstable)]
+    unstable = _joined(search.unstable[search.tracks[track]])
+    findings = [f for f in (_unstable(search, track, span) for span in unstable) if f is not None]
+    seen = [
+        s for s in changes_of(search, track) if not any(lo <= s.change.at < hi + 1 for lo, hi in unstable)
+    ]
     seen += [] if unstable else _drift(search, track, seen)
     for item in seen:
         finding = _judged(search, item)
@@ -61,105 +58,11 @@ def _of_pair(search: Search, track: Track) -> list[Finding]:
     return findings + _lost(search, track)
 
 
-def _changes(search: Search, track: Track) -> list[Seen]:
-    """Changes of the ratio; of the candidate's own time where the ratio stood still; of the machine."""
-    row = search.tracks[track]
-    shifts = search.scan.shifts[row]
-    found = _relevant(search, track, shifts, in_ratio=True)
-    places = [s.at for s in shifts]
-    others = [(Track(track.case, track.candidate, ""), False), (Track(track.case, "", ""), False)]
-    for other, in_ratio in others:
-        if other in search.tracks:
-            own = search.scan.shifts[search.tracks[other]]
-            fresh = _relevant(search, track, own, in_ratio, other)
-            fresh = [s for s in fresh if all(abs(s.change.at - p) > _SAME_PLACE for p in places)]
-            found += fresh
-            places += [s.change.at for s in fresh]
-    for other, in_ratio in [(track, True), others[0]]:
-        suspect = search.scan.suspects[search.tracks[other]]
-        if suspect is not None and all(abs(suspect.at - p) > _SAME_PLACE for p in places):
-            places.append(suspect.at)
-            shown = _seen(search, track, other, [suspect], 0, in_ratio)
-            found.append(replace(shown, is_suspicion=True))
-    return found
-
-
-def _relevant(
-    search: Search, track: Track, shifts: list[Shift], in_ratio: bool, source: Track | None = None
-) -> list[Seen]:
-    """The changes big enough to matter, alone or as steps of a way that is (3 % and 3 % are 6 %)."""
-    source = source or track
-    least = (
-        search.policy.relevant_change
-        if in_ratio or search.panel.canaries
-        else search.policy.environment_change
-    )
-    if not source.candidate:
-        least = search.policy.environment_change
-    found: list[Seen] = []
-    way: list[int] = []
-    for i, shift in enumerate(shifts):
-        if abs(math.expm1(shift.size)) >= least:
-            search.counts[SMALL] += len(way)
-            way = []
-            found.append(_seen(search, track, source, shifts, i, in_ratio))
-            continue
-        way.append(i)
-        whole = math.fsum(shifts[j].size for j in way)
-        if abs(math.expm1(whole)) >= least:
-            steps = [j for j in way if shifts[j].size * whole > 0]
-            shown = [_seen(search, track, source, shifts, j, in_ratio) for j in steps]
-            found += [replace(s, whole=whole, steps=len(steps)) for s in shown]
-            search.counts[SMALL] += len(way) - len(steps)
-            way = []
-    search.counts[SMALL] += len(way)
-    return found
-
-
-def _seen(search: Search, track: Track, source: Track, shifts: list[Shift], i: int, in_ratio: bool) -> Seen:
-    """A shift of ``source`` as a change of the pair of ``track``."""
-    shift, n, window = shifts[i], search.rows.shape[1], search.policy.window_commits
-    start = shifts[i - 1].at if i else 0
-    stop = shifts[i + 1].at if i + 1 < len(shifts) else n
-    if len(shifts) == 1 and search.scan.suspects[search.tracks[source]] is shift:
-        earlier = search.scan.shifts[search.tracks[source]]
-        start = earlier[-1].at if earlier else 0
-    old = (max(start, shift.before + 1 - window), shift.before + 1)
-    new = (shift.at, min(stop, shift.at + window))
-    change = Change(track.case, track.candidate, track.reference, shift.before, shift.at, old, new, in_ratio)
-    return Seen(_snapped(search, change), shift, shifts[:i])
-
-
-def _snapped(search: Search, change: Change) -> Change:
-    """The change moved to the commit beside it that changed the code, if the values allow it.
-
-    A commit that did not change the code cannot have changed the time, and noise can carry a change by one
-    or two commits.
-    """
-    rows = [search.panel.variant(v) for v in (change.candidate, change.reference)]
-    codes = search.panel.codes[change.case, rows]
-    if (codes[:, [change.before, change.at]] == UNKNOWN_CODE).any():
-        return change
-    row = search.rows[search.tracks[Track(change.case, change.candidate, change.reference)]]
-    if (codes[:, change.before] != codes[:, change.at]).any() or not change.in_ratio:
-        return change
-    levels = [middle(row[slice(*span)]) for span in (change.old, change.new)]
-    for away in _SNAP:
-        at = change.at + away
-        if not change.old[0] < at < change.new[1] or (codes[:, at - 1] == codes[:, at]).all():
-            continue
-        between = row[min(at, change.at) : max(at, change.at)]
-        should, other = levels if away > 0 else levels[::-1]
-        if (np.abs(between - should) <= np.abs(between - other)).all():
-            return replace(change, before=at - 1, at=at, old=(change.old[0], at), new=(at, change.new[1]))
-    return change
-
-
 def _judged(search: Search, seen: Seen) -> Finding | None:
     panel, change = search.panel, seen.change
     legs = legs_of(panel, search.level, change, search.roles)
-    verdict, why = verdict_of(legs, change, search.policy)
-    sessions, against = _support(search, change)
+    verdict, why = verdict_of(legs, change)
+    sessions, against = (len(panel.commits), False) if seen.is_drift else _support(search, change)
     if seen.is_suspicion and verdict is Verdict.ENVIRONMENT:
         search.counts[SAME_CODE] += 1
         return None
@@ -198,7 +101,7 @@ def _support(search: Search, change: Change) -> tuple[int, bool]:
 def _of_points(search: Search, change: Change) -> FloatArray:
     log_s = search.panel.log_s[change.case]
     candidate = log_s[search.panel.variant(change.candidate)]
-    if change.in_ratio:
+    if change.source is Source.RATIO:
         return np.asarray(candidate - log_s[search.panel.variant(change.reference)])
     if search.panel.canaries:
         return np.asarray(candidate - search.panel.canary_level()[change.case])
@@ -214,34 +117,32 @@ def _noise(search: Search, change: Change) -> Noise:
 
 
 def _drift(search: Search, track: Track, seen: list[Seen]) -> list[Seen]:
-    """The newest level against the first of the epoch: what crept away in steps too small to see."""
-    row = search.rows[search.tracks[track]]
-    shifts = search.scan.shifts[search.tracks[track]]
+    """The newest level against the first since the last change that is told: what crept away in steps too
+    small to see."""
+    row, window = search.row(track), search.policy.window_commits
+    since = max((s.change.at for s in seen if s.change.source is Source.RATIO), default=0)
     valid = np.flatnonzero(np.isfinite(row))
-    window = search.policy.window_commits
+    valid = valid[valid >= since]
     old, new = valid[:window], valid[-window:]
-    if shifts:
-        old, new = old[old < shifts[0].at], new[new >= shifts[-1].at]
-    if min(len(old), len(new)) < _LEAST_LEVEL or old[-1] >= new[0]:
+    if len(valid) <= window or old[-1] >= new[0]:
         return []
-    size = float(np.median(row[new]) - np.median(row[old]))
-    rest = size - math.fsum(s.shift.size for s in seen if s.change.in_ratio and not s.is_suspicion)
+    size = middle(row[new]) - middle(row[old])
     sigma = float(search.scan.sigma[search.tracks[track]])
-    p = chance(rest, sigma, *sorted((len(old), len(new))))
-    if abs(math.expm1(rest)) < search.policy.relevant_change or p > search.scan.accept_p:
+    p = chance(size, sigma, len(new), len(old))
+    if abs(math.expm1(size)) < search.policy.relevant_change or p > search.scan.accept_p:
         return []
     first, last = int(valid[0]), int(valid[-1])
-    spans = (int(old[0]), int(old[-1]) + 1), (int(new[0]), last + 1)
-    change = Change(track.case, track.candidate, track.reference, first, last, *spans, in_ratio=True)
-    shift = Shift(first, last, rest, standard_error(sigma, len(old), len(new)), p, len(new))
-    return [Seen(change, shift, [], is_drift=True)]
+    spans = (first, int(old[-1]) + 1), (int(new[0]), last + 1)
+    change = Change(track.case, track.candidate, track.reference, first, last, *spans, Source.RATIO)
+    shift = Shift(first, last, size, standard_error(sigma, len(old), len(new)), p, len(new))
+    return [Seen(change, shift, is_drift=True)]
 
 
 def _joined(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     joined: list[tuple[int, int]] = []
     for start, stop in windows:
-        if joined and joined[-1][1] == start:
-            joined[-1] = (joined[-1][0], stop)
+        if joined and joined[-1][1] >= start:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
         else:
             joined.append((start, stop))
     return joined
@@ -257,7 +158,9 @@ def _unstable(search: Search, track: Track, span: tuple[int, int]) -> Finding | 
     if (~changed).sum() * 2 < len(places):
         return None
     known = bool((codes[:, slice(*span)] != UNKNOWN_CODE).all())
-    change = Change(track.case, track.candidate, track.reference, span[0], span[1] - 1, span, span, True)
+    change = Change(
+        track.case, track.candidate, track.reference, span[0], span[1] - 1, span, span, Source.RATIO
+    )
     return detected.unstable(search.panel, change, row, len(places), known, _noise(search, change))
 
 
@@ -273,5 +176,7 @@ def _lost(search: Search, track: Track) -> list[Finding]:
         return []
     last, n = int(valid[-1]), len(row)
     span = (last, last + 1)
-    change = Change(track.case, track.candidate, track.reference, last, last + 1, span, (last + 1, n), True)
+    change = Change(
+        track.case, track.candidate, track.reference, last, last + 1, span, (last + 1, n), Source.RATIO
+    )
     return [detected.lost(search.panel, change, search.level)]

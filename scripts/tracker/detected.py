@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from scripts.tracker.changepoints import Shift
-from scripts.tracker.legs import Change, Legs
+from scripts.tracker.legs import Change, Legs, Source
 from scripts.tracker.model import Finding, Verdict
 from scripts.tracker.series import FloatArray, Panel, middle
 from scripts.tracker.steps import finding_id
@@ -47,7 +47,7 @@ def finding(
     """``row``: the logarithm of the pair's ratio, by commit."""
     change = seen.change
     before, after = _median(row, change.old), _median(row, change.new)
-    size = after - before if change.in_ratio else legs.ratio
+    size = after - before if change.source is Source.RATIO else legs.ratio
     half = _Z95 * seen.shift.error
     interval = math.expm1(size - half), math.expm1(size + half)
     own = math.expm1(legs.candidate - legs.shared)

@@ -16,7 +16,7 @@ import numpy as np
 
 from scripts.tracker import detected
 from scripts.tracker.detect import detect
-from scripts.tracker.legs import Change
+from scripts.tracker.legs import Change, Source
 from scripts.tracker.model import Case, Commit, Finding, Role, TimingMeasurement, Verdict
 from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.series import FloatArray, Panel
@@ -89,7 +89,7 @@ def _new_epoch(older: Panel, newer: Panel, roles: dict[str, Role], policy: Detec
             ratio = own - (levels[1][1] - levels[0][1])
             if not math.isfinite(ratio) or max(abs(ratio), abs(own)) < math.log1p(policy.relevant_change):
                 continue
-            change = Change(i, candidate, reference, last, 0, (0, 0), (0, 0), in_ratio=True)
+            change = Change(i, candidate, reference, last, 0, (0, 0), (0, 0), Source.RATIO)
             found.append(detected.moved_epoch(older, newer, change, (ratio, own)))
     return found
 

@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
 from scripts.tracker.model import Role, Verdict
-from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel, median
 
 # Who moved at least half as far explains the rest.
 _SHARE = 0.5
 
 
+class Source(Enum):
+    """Which series showed a change: the pair's ratio, the candidate's own time, or the canaries'."""
+
+    RATIO = "ratio"
+    OWN = "own"
+    MACHINE = "machine"
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A pair of one case at two times: columns of the old level and of the new one (first, end).
 
-    The change lies after ``before`` and not after ``at`` (columns of the panel's commits). ``in_ratio``:
-    the ratio moved; else only the candidate's own time, or the canaries.
+    The change lies after ``before`` and not after ``at`` (columns of the panel's commits).
     """
 
     case: int
@@ -35,7 +42,7 @@ class Change:
     at: int
     old: tuple[int, int]
     new: tuple[int, int]
-    in_ratio: bool
+    source: Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +94,31 @@ def same_code(panel: Panel, change: Change, variant: str) -> bool:
     return bool(before == after != UNKNOWN_CODE)
 
 
-def verdict_of(legs: Legs, change: Change, policy: DetectionPolicy) -> tuple[Verdict, str]:
+def verdict_of(legs: Legs, change: Change) -> tuple[Verdict, str]:
     """Whose doing it is, with the reason in words. Says nothing of how sure it is."""
     if legs.same_candidate and legs.same_reference:
         return Verdict.ENVIRONMENT, (
             "The machine code of both is the same before and after, so no commit did it: measure again."
         )
-    if change.in_ratio:
-        return _of_ratio(legs)
-    return _of_own_time(legs, policy)
+    if change.source is Source.MACHINE:
+        return (
+            Verdict.ENVIRONMENT,
+            "The canaries, which no Triton commit can change, moved: the machine changed.",
+        )
+    in_ratio = change.source is Source.RATIO
+    # Its own time, without canaries, is not known but for the machine's.
+    known = in_ratio or legs.canaries is not None
+    if known and is_the_machine(legs, legs.ratio if in_ratio else legs.candidate - legs.shared):
+        return Verdict.ENVIRONMENT, (
+            f"Everything in the sessions moved by {math.expm1(legs.shared):+.1%} at the same place, and "
+            "variants follow that a little differently: the machine changed."
+        )
+    return _of_ratio(legs) if in_ratio else _of_own_time(legs)
+
+
+def is_the_machine(legs: Legs, size: float) -> bool:
+    """Whether the machine moved so much farther at the same place that the change may be its shadow."""
+    return abs(size) < _SHARE * abs(legs.shared)
 
 
 def _of_ratio(legs: Legs) -> tuple[Verdict, str]:
@@ -111,21 +134,14 @@ def _of_ratio(legs: Legs) -> tuple[Verdict, str]:
     return _by_sign(own), "The candidate moved."
 
 
-def _of_own_time(legs: Legs, policy: DetectionPolicy) -> tuple[Verdict, str]:
+def _of_own_time(legs: Legs) -> tuple[Verdict, str]:
     if legs.same_candidate:
         return Verdict.ENVIRONMENT, (
             "The candidate's machine code is the same before and after, so no commit did it: measure again."
         )
     own = legs.candidate - (legs.canaries or 0.0)
-    if legs.canaries is not None:
-        with_them = abs(own) < _SHARE * abs(legs.candidate)
-        if with_them and abs(legs.canaries) >= math.log1p(policy.environment_change):
-            return Verdict.ENVIRONMENT, (
-                f"The canaries, which no Triton commit can change, moved too, by "
-                f"{math.expm1(legs.canaries):+.1%}: the machine changed."
-            )
-        if abs(legs.candidate) < _SHARE * abs(own):
-            return Verdict.ENVIRONMENT, "The canaries moved and the candidate did not."
+    if legs.canaries is not None and abs(legs.candidate) < _SHARE * abs(own):
+        return Verdict.ENVIRONMENT, "The canaries moved and the candidate did not."
     if not _controls_follow(legs, own):
         return _by_sign(own), "The candidate and the references moved alike, the controls did not."
     if legs.canaries is None:

@@ -60,6 +60,7 @@ class DetectionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment_change: Share
     spike_z: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)]
     suspect_z: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)]
+    suspect_rate: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)]
     penalty: Annotated[float, msgspec.Meta(gt=0.0, le=1000.0)]
     sessions_to_confirm: Annotated[int, msgspec.Meta(ge=2, le=100)]
     false_discovery_rate: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)]

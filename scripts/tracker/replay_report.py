@@ -38,7 +38,7 @@ def recorded_facts(workspace: Workspace) -> Recorded | None:
         return None
     findings = judge(history).findings
     accused = {(f.candidate, f.reference, f.case, f.after.commit) for f in findings if "timing" in f.evidence}
-    same = _same_code(history)
+    same = same_code_pairs(history)
     return Recorded(
         commits=len({t.commit for t in history.timings}),
         sessions=len({t.session for t in history.timings}),
@@ -48,7 +48,7 @@ def recorded_facts(workspace: Workspace) -> Recorded | None:
     )
 
 
-def _same_code(history: History) -> list[tuple[str, str, Case, str]]:
+def same_code_pairs(history: History) -> list[tuple[str, str, Case, str]]:
     """(candidate, reference, case, newer commit) of A/A pairs among neighbours."""
     code = {
         (m.commit, m.variant, m.case): m.evidence.identity
@@ -109,9 +109,10 @@ def print_score(console: Console, score: Score, recorded: Recorded | None) -> No
 
 def print_speed(console: Console, speed: Speed) -> None:
     """One line each."""
+    size = f"{speed.commits} commits, {speed.cases} cases, {speed.variants} variants"
     console.print(
-        f"{speed.commits} commits, {speed.cases} cases, {speed.variants} variants: "
-        f"{speed.findings} findings.\n  detect {speed.detect_s:.2f} s, write the findings {speed.write_s:.2f} s, peak memory with the "
+        f"{size}: {speed.findings} findings.\n"
+        f"  detect {speed.detect_s:.2f} s, write the findings {speed.write_s:.2f} s, peak memory with the "
         f"history {speed.peak_mib:.0f} MiB",
         highlight=False,
     )

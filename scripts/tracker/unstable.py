@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scripts.tracker.series import FloatArray
 
 _WINDOW_COMMITS = 40
-# The two values must be so much farther apart than what belongs to either spreads. A normal spread cut in
-# halves has 2.6.
-_APART = 6.0
+_STRIDE = _WINDOW_COMMITS // 2
+# Of the values, how many may lie in the middle third between the two: a normal spread has a third there.
+_MIDDLE_SHARE = 0.05
 _LEAST_SHARE = 0.15  # of the values, at the rarer one: less are spikes
 # Four turns are two steps with their recoveries; at random there are more, about 2 p (1 - p) of the values.
 _LEAST_TURNS = 4
@@ -20,15 +20,16 @@ _TURNS_SHARE = 0.5
 def unstable_windows(rows: FloatArray, relevant: FloatArray) -> list[list[tuple[int, int]]]:
     """For each row, the windows (first column, end) in which it jumps between two values.
 
-    Windows end with the newest commit and do not overlap, so the cost is linear.
+    Windows overlap by half, and one that jumps is told with half a window before it, where the jumps may
+    have begun.
     """
     n = rows.shape[1]
     found: list[list[tuple[int, int]]] = [[] for _ in range(len(rows))]
-    for stop in range(n, 0, -_WINDOW_COMMITS):
+    for stop in range(n, 0, -_STRIDE):
         start = max(stop - _WINDOW_COMMITS, 0)
         if stop - start >= 2 * _LEAST_TURNS:
             for r in np.flatnonzero(_jumps(rows[:, start:stop], relevant)):
-                found[r].insert(0, (start, stop))
+                found[r].insert(0, (max(start - _STRIDE, 0), stop))
     return found
 
 
@@ -39,15 +40,20 @@ def turns(row: FloatArray) -> NDArray[np.int64]:
     return np.asarray(columns[1:][high[1:] != high[:-1]], dtype=np.int64)
 
 
-def _is_high(values: FloatArray) -> NDArray[np.bool_]:
-    """Above the middle between the tenth and the ninetieth hundredth; False without data."""
+def _ends(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The tenth and the ninetieth hundredth of every row: near its two values, if it has two."""
     ordered = np.sort(values, axis=1)  # NaN comes last
-    count = np.isfinite(values).sum(axis=1, keepdims=True)
-    ends = [
-        np.take_along_axis(ordered, np.maximum((share * (count - 1)).astype(int), 0), 1)
+    last = np.isfinite(values).sum(axis=1, keepdims=True) - 1
+    low, high = (
+        np.take_along_axis(ordered, np.maximum(np.rint(share * last).astype(int), 0), 1)
         for share in (0.1, 0.9)
-    ]
-    return np.asarray(values > (ends[0] + ends[1]) / 2, dtype=np.bool_)
+    )
+    return low, high
+
+
+def _is_high(values: FloatArray) -> NDArray[np.bool_]:
+    low, high = _ends(values)
+    return np.asarray(values > (low + high) / 2, dtype=np.bool_)
 
 
 def _jumps(values: FloatArray, relevant: FloatArray) -> NDArray[np.bool_]:
@@ -55,17 +61,15 @@ def _jumps(values: FloatArray, relevant: FloatArray) -> NDArray[np.bool_]:
     high = _is_high(values)
     low = valid & ~high
     n_high, n_low = high.sum(axis=1), low.sum(axis=1)
-    filled = np.where(valid, values, 0.0)
-    centre_high = np.where(high, filled, 0.0).sum(axis=1) / np.maximum(n_high, 1)
-    centre_low = np.where(low, filled, 0.0).sum(axis=1) / np.maximum(n_low, 1)
-    rest = np.where(valid, filled - np.where(high, centre_high[:, None], centre_low[:, None]), 0.0)
+    lowest, highest = _ends(values)
+    gap = highest - lowest
+    between = ((values > lowest + gap / 3) & (values < highest - gap / 3)).sum(axis=1)
     total = n_high + n_low
-    within = np.sqrt((rest**2).sum(axis=1) / np.maximum(total, 1))
-    gap = centre_high - centre_low
     n_turns = ((high[:, 1:] != high[:, :-1]) & valid[:, 1:] & valid[:, :-1]).sum(axis=1)
     expected = 2 * n_high * n_low / np.maximum(total, 1)
     return np.asarray(
-        (gap > np.maximum(relevant, _APART * within))
+        (gap[:, 0] > relevant)
+        & (between <= _MIDDLE_SHARE * total)
         & (np.minimum(n_high, n_low) >= np.maximum(_LEAST_SHARE * total, 2))
         & (n_turns >= np.maximum(_LEAST_TURNS, _TURNS_SHARE * expected)),
         dtype=np.bool_,

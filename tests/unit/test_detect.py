@@ -12,8 +12,9 @@ import pytest
 from builders import FACTS
 from lived import CASE, commits, judged, lived, of, timed, told
 
+from scripts.tracker.changes import SMALL
 from scripts.tracker.comment import render_all
-from scripts.tracker.detect import ENDED, NOT_CONFIRMED, SAME_CODE, SERIES, SMALL
+from scripts.tracker.detect import ENDED, NOT_CONFIRMED, SAME_CODE, SERIES
 from scripts.tracker.judge import judge
 from scripts.tracker.model import MeasurementStatus, Verdict
 from scripts.tracker.report import findings_json
