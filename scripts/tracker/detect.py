@@ -27,7 +27,9 @@ NOT_CONFIRMED = "suspicions that another session of the same commit did not conf
 ENDED = (
     "series that ended: not asked for any more (if only the name changed, scripts/renames.toml joins them)"
 )
+SHADOWS = "changes of level that only taking out spikes showed: the plain medians do not"
 SAME_CODE = "suspicions about commits whose machine code is their parent's: not their doing"
+_WANDER = 3  # neighbours that say no more than one, where a series wanders
 _FEW_POINTS = 6  # values after a change that a disagreement among sessions can still undo
 
 
@@ -60,6 +62,11 @@ def _of_pair(search: Search, track: Track) -> list[Finding]:
 
 def _judged(search: Search, seen: Seen) -> Finding | None:
     panel, change = search.panel, seen.change
+    row = search.row(Track(change.case, change.candidate, change.reference))
+    plain = middle(row[slice(*change.new)]) - middle(row[slice(*change.old)])
+    if change.source is Source.RATIO and not _agree(plain, seen.shift.size):
+        search.counts[SHADOWS] += 1
+        return None
     legs = legs_of(panel, search.level, change, search.roles)
     verdict, why = verdict_of(legs, change)
     sessions, against = (len(panel.commits), False) if seen.is_drift else _support(search, change)
@@ -72,8 +79,12 @@ def _judged(search: Search, seen: Seen) -> Finding | None:
     if sessions < search.policy.sessions_to_confirm and verdict is not Verdict.ENVIRONMENT:
         verdict = Verdict.PENDING
         why = f"{detected.count(sessions, 'session')} so far: to be repeated before anybody is told. {why}"
-    row = search.rows[search.tracks[Track(change.case, change.candidate, change.reference)]]
     return detected.finding(panel, seen, legs, verdict, why, _noise(search, change), row)
+
+
+def _agree(one: float, other: float) -> bool:
+    """Whether two estimates of a change are of one direction, and of sizes that may be the same."""
+    return one * other > 0 and abs(one) > abs(other) / 2
 
 
 def _support(search: Search, change: Change) -> tuple[int, bool]:
@@ -128,7 +139,7 @@ def _drift(search: Search, track: Track, seen: list[Seen]) -> list[Seen]:
         return []
     size = middle(row[new]) - middle(row[old])
     sigma = float(search.scan.sigma[search.tracks[track]])
-    p = chance(size, sigma, len(new), len(old))
+    p = chance(size, sigma, len(new) // _WANDER, len(old) // _WANDER)
     if abs(math.expm1(size)) < search.policy.relevant_change or p > search.scan.accept_p:
         return []
     first, last = int(valid[0]), int(valid[-1])

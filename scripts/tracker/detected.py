@@ -60,8 +60,13 @@ def finding(
         *_way_in_words(panel, seen),
         f"A change of less than {noise.least:.1%} would not be seen here.",
     ]
+    base = _base(panel, panel, change, verdict, " ".join(words))
+    if seen.is_drift:  # its newest commit is another with every commit, and it is still the same drift
+        case, start = panel.cases[change.case], base.before
+        of_start = finding_id("drift", change.candidate, change.reference, case, panel.target, start, start)
+        base = replace(base, id=of_start)
     return replace(
-        _base(panel, panel, change, verdict, " ".join(words)),
+        base,
         ratio_before=math.exp(before),
         ratio_after=math.exp(after),
         change=math.expm1(size),

@@ -12,9 +12,9 @@ _STRIDE = _WINDOW_COMMITS // 2
 # Of the values, how many may lie in the middle third between the two: a normal spread has a third there.
 _MIDDLE_SHARE = 0.05
 _LEAST_SHARE = 0.15  # of the values, at the rarer one: less are spikes
-# Four turns are two steps with their recoveries; at random there are more, about 2 p (1 - p) of the values.
-_LEAST_TURNS = 4
-_TURNS_SHARE = 0.5
+# Six turns are three steps with their recoveries; at random there are more, about 2 p (1 - p) of the values.
+_LEAST_TURNS = 6
+_TURNS_SHARE = 0.65
 
 
 def unstable_windows(rows: FloatArray, relevant: FloatArray) -> list[list[tuple[int, int]]]:
