@@ -26,6 +26,11 @@ HARMLESS = "changes of code that matter by policy.toml, but not in the GPU time 
 _NOT_CONFIRMED = (Verdict.PENDING, Verdict.NO_VALID_DATA)
 
 
+def is_history(commits: int, sessions: int, policy: DetectionPolicy) -> bool:
+    """One session over many commits pairs them block by block: neighbours are then compared better."""
+    return min(commits, sessions) >= policy.min_commits
+
+
 def split_epochs(
     timings: list[TimingMeasurement], policy: DetectionPolicy
 ) -> tuple[list[TimingMeasurement], list[TimingMeasurement]]:
@@ -35,8 +40,7 @@ def split_epochs(
     for t in timings:
         commits[t.epoch_key].add(t.commit)
         sessions[t.epoch_key].add(t.session)
-    # One session over many commits pairs them block by block, and neighbours are then compared better.
-    long = {e for e in commits if min(len(commits[e]), len(sessions[e])) >= policy.min_commits}
+    long = {e for e in commits if is_history(len(commits[e]), len(sessions[e]), policy)}
     return [t for t in timings if t.epoch_key in long], [t for t in timings if t.epoch_key not in long]
 
 
@@ -61,15 +65,15 @@ def judge_epochs(
     judged: Judgement,
     commits: list[Commit],
 ) -> Judgement:
-    """``judged`` with the findings of every panel, each beside the change of code that explains it."""
+    """``judged`` with what the histories among the panels show, each change beside the code that explains it,
+    and with what a new epoch changed. Short panels are in ``judged`` already."""
     counts: Counter[str] = judged.counts.copy()
-    found: list[Finding] = []
-    for panel in panels:
-        found += detect(panel, roles, policy, counts)
+    histories = [p for p in panels if is_history(len(p.commits), len(set(p.session_of.tolist())), policy)]
+    found = [f for panel in histories for f in detect(panel, roles, policy, counts)]
     for older, newer in pairwise(panels):
         found += _new_epoch(older, newer, roles, policy)
     order = {c.commit: i for i, c in enumerate(commits)}
-    findings = _joined(found, judged.findings, panels, policy, order, counts)
+    findings = _joined(found, judged.findings, histories, policy, order, counts)
     return Judgement(sorted(findings, key=lambda f: order[f.after.commit]), +counts)
 
 

@@ -161,7 +161,7 @@ def _judge_time(
 ) -> Judgement:
     """Few commits far apart by their neighbours, a history of consecutive ones as series."""
     roles = roles | {t.variant: Role.CANARY for t in history.canaries}
-    consecutive, apart = split_epochs(history.timings, policy.detection)
+    _, apart = split_epochs(history.timings, policy.detection)
     judged = judge_timing(
         one_session_each(apart + history.canaries),
         history.commits,
@@ -177,7 +177,7 @@ def _judge_time(
         if m.target == TIMED_TARGET and m.evidence is not None and m.evidence.identity
     }
     panels = build_panels(
-        consecutive, history.canaries, history.commits, TIMED_TARGET, identities, judged.counts
+        history.timings, history.canaries, history.commits, TIMED_TARGET, identities, judged.counts
     )
     return judge_epochs(panels, roles, policy.detection, judged, history.commits)
 

@@ -81,7 +81,8 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
     )
     if history.timings:
         where = "; ".join(history.timed_on())
-        console.print(f"  GPU time: {where} (one session, recorded)", highlight=False, markup=False)
+        sessions = len({t.session for t in history.timings})
+        console.print(f"  GPU time: {where} (sessions: {sessions})", highlight=False, markup=False)
     for what, count in sorted(judgement.counts.items()):
         console.print(f"  {count} {what}", highlight=False)
     for target, failures in history.failures.items():

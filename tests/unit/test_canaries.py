@@ -117,7 +117,8 @@ def test_a_moved_reference_of_another_session_is_named(tmp_path: Path) -> None:
 
 def test_another_driver_under_the_same_machine_name_is_another_epoch(tmp_path: Path) -> None:
     judgement = judge(loaded(tmp_path, {"atomic_add": 2e-3}, {}, driver="2"))
-    assert judgement.findings == []
+    assert {f.verdict for f in judgement.findings} == {Verdict.ENVIRONMENT}
+    assert "driver 2" in judgement.findings[0].explanation
 
 
 def test_a_damaged_row_names_the_file(tmp_path: Path) -> None:

@@ -245,6 +245,11 @@ def test_a_new_driver_that_changes_nothing_is_no_finding() -> None:
     assert judged(flat(60), setups=["driver 1"] * 40 + ["driver 2"] * 20).findings == []
 
 
+def test_a_new_epoch_too_young_for_a_history_is_told_as_well() -> None:
+    judgement = judged(all_slower(at=55), setups=["driver 1"] * 55 + ["driver 2"] * 5)
+    assert told(judgement) == [(Verdict.ENVIRONMENT, "c54", "c55")]
+
+
 def test_a_new_epoch_has_no_regression_either() -> None:
     judgement = judged(step(40, 0.3), setups=["driver 1"] * 40 + ["driver 2"] * 20)
     assert {f.verdict for f in judgement.findings} == {Verdict.ENVIRONMENT}
