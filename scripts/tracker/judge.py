@@ -115,6 +115,11 @@ def load_history(workspace: Workspace) -> History:
     ]
     history.timings = _of_the_same_kernels(_of_one_version(list(timings.values()), history), history)
     history.canaries = _beside(history.timings, _of_one_version(list(canaries.values()), history))
+    if both := sorted({t.variant for t in history.canaries} & set(history.variants)):
+        history.canaries = [t for t in history.canaries if t.variant not in both]
+        history.problems.append(
+            TrackerError(f"{', '.join(both)}: a canary has the name of a variant; rename it in benchmarks/")
+        )
     bare = sum(m.evidence is None for m in history.measurements)
     if bare:
         history.notes.append(f"{bare} results have no record in the evidence store: make track renews it")

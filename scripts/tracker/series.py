@@ -23,6 +23,7 @@ IntArray = NDArray[np.int64]
 Identities = dict[tuple[str, str, Case], tuple[str, ...]]
 ORPHANED = "timed commits that are not in the history (pushed away, or of a branch): not compared"
 UNKNOWN_CODE = -1
+_MOST_PAIRED = 500  # a session has tens of blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,10 @@ def middle(values: FloatArray) -> float:
 
 
 def hodges_lehmann(values: FloatArray) -> FloatArray:
-    """Median of all pairwise means along the last axis, like `timing.hodges_lehmann`."""
+    """Median of all pairwise means along the last axis, like `timing.hodges_lehmann`; of so many values that
+    their pairs would fill the memory, the plain median."""
+    if values.shape[-1] > _MOST_PAIRED:
+        return np.asarray(np.median(values, axis=-1), dtype=np.float64)
     first, second = np.triu_indices(values.shape[-1])
     return np.asarray(np.median((values[..., first] + values[..., second]) / 2, axis=-1), dtype=np.float64)
 

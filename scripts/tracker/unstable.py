@@ -11,7 +11,7 @@ _WINDOW_COMMITS = 40
 _STRIDE = _WINDOW_COMMITS // 2
 # Of the values, how many may lie in the middle third between the two: a normal spread has a third there.
 _MIDDLE_SHARE = 0.05
-_LEAST_SHARE = 0.15  # of the values, at the rarer one: less are spikes
+_LEAST_SHARE = 0.2  # of the values, at the rarer one: less are spikes
 # Six turns are three steps with their recoveries; at random there are more, about 2 p (1 - p) of the values.
 _LEAST_TURNS = 6
 _TURNS_SHARE = 0.65
@@ -27,7 +27,8 @@ def unstable_windows(rows: FloatArray, relevant: FloatArray) -> list[list[tuple[
     found: list[list[tuple[int, int]]] = [[] for _ in range(len(rows))]
     for stop in range(n, 0, -_STRIDE):
         start = max(stop - _WINDOW_COMMITS, 0)
-        if stop - start >= 2 * _LEAST_TURNS:
+        # A rest of a window is in the one before it.
+        if stop - start >= min(_STRIDE, n) and n >= 2 * _LEAST_TURNS:
             for r in np.flatnonzero(_jumps(rows[:, start:stop], relevant)):
                 found[r].insert(0, (max(start - _STRIDE, 0), stop))
     return found

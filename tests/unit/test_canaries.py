@@ -138,3 +138,14 @@ def test_the_finding_file_stays_whole(tmp_path: Path) -> None:
     [first, *_] = json.loads(findings_json(judgement))["findings"]
     assert first["verdict"] == "compiler_wide"
     assert "candidate_change" not in first
+
+
+def test_a_canary_with_the_name_of_a_variant_is_refused(tmp_path: Path) -> None:
+    space = Workspace(tmp_path)
+    write_lists(space.results)
+    broken = document(OLD.commit, 1, {}, {})
+    broken["results"][CANARY_BENCHMARK][1][0][0] = "'store'"
+    write_asv(space.results, broken)
+    history = load_history(space)
+    assert {t.variant for t in history.canaries} == {"sdpa_cudnn", "device_copy"}
+    assert "store: a canary has the name of a variant" in str(history.problems)
