@@ -7,7 +7,6 @@ words; here it is decided what of it is one change, what is confirmed, and what 
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from scripts.tracker.model import Finding, Role, Verdict
 from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.search import Search, Track, search_panel
 from scripts.tracker.series import UNKNOWN_CODE, FloatArray, Panel, middle
+from scripts.tracker.steps import Judgement
 from scripts.tracker.unstable import turns
 
 SERIES = "series of consecutive commits searched for changes of level"
@@ -33,14 +33,13 @@ _WANDER = 3  # neighbours that say no more than one, where a series wanders
 _FEW_POINTS = 6  # values after a change that a disagreement among sessions can still undo
 
 
-def detect(
-    panel: Panel, roles: dict[str, Role], policy: DetectionPolicy, counts: Counter[str]
-) -> list[Finding]:
-    """Everything that happened in one epoch, in the order of its commits."""
+def detect(panel: Panel, roles: dict[str, Role], policy: DetectionPolicy, judged: Judgement) -> list[Finding]:
+    """Everything that happened in one epoch, by commit. Counts and notes go to ``judged``."""
     search = search_panel(panel, roles, policy)
-    counts[SERIES] += len(search.tracks)
+    judged.counts[SERIES] += len(search.tracks)
     findings = [f for track in search.tracks if track.reference for f in _of_pair(search, track)]
-    counts.update(search.counts)
+    judged.counts.update(search.counts)
+    judged.notes += _least_in_words(search)
     column = {c.commit: i for i, c in enumerate(panel.commits)}
     return sorted(findings, key=lambda f: column[f.after.commit])
 
@@ -147,6 +146,25 @@ def _drift(search: Search, track: Track, seen: list[Seen]) -> list[Seen]:
     change = Change(track.case, track.candidate, track.reference, first, last, *spans, Source.RATIO)
     shift = Shift(first, last, size, standard_error(sigma, len(old), len(new)), p, len(new))
     return [Seen(change, shift, is_drift=True)]
+
+
+def _least_in_words(search: Search) -> list[str]:
+    """What could not have been seen: the smallest change that so many sessions would show, by series."""
+    enough, window = search.policy.sessions_to_confirm, search.policy.window_commits
+    rows = [row for track, row in search.tracks.items() if track.reference]
+    if not rows:
+        return []
+    soon, late = (
+        np.expm1(search.scan.sigma[rows] * least_size(search.scan.accept_p, n, window))
+        for n in (enough, window)
+    )
+    floor = search.policy.relevant_change
+    low, middle_one, high = (max(float(np.quantile(soon, q)), floor) for q in (0.0, 0.5, 1.0))
+    return [
+        f"{search.panel.epoch}: a ratio must change by {low:.1%} to {high:.1%}, as its series spreads (half of "
+        f"the series: up to {middle_one:.1%}), to be seen after {enough} sessions, and by "
+        f"{max(float(np.median(late)), floor):.1%} in the middle one after {window}"
+    ]
 
 
 def _joined(windows: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -66,14 +66,16 @@ def judge_epochs(
 ) -> Judgement:
     """``judged`` with what the histories among the panels show, each change beside the code that explains it,
     and with what a new epoch changed. Short panels are in ``judged`` already."""
-    counts: Counter[str] = judged.counts.copy()
+    result = Judgement(counts=judged.counts.copy(), notes=list(judged.notes))
     histories = [p for p in panels if is_history(len(p.commits), len(set(p.session_of.tolist())), policy)]
-    found = [f for panel in histories for f in detect(panel, roles, policy, counts)]
+    found = [f for panel in histories for f in detect(panel, roles, policy, result)]
     for older, newer in pairwise(panels):
         found += _new_epoch(older, newer, roles, policy)
     order = {c.commit: i for i, c in enumerate(commits)}
-    findings = _joined(found, judged.findings, histories, policy, order, counts)
-    return Judgement(sorted(findings, key=lambda f: order[f.after.commit]), +counts)
+    findings = _joined(found, judged.findings, histories, policy, order, result.counts)
+    result.findings = sorted(findings, key=lambda f: order[f.after.commit])
+    result.counts += Counter()  # drops zeros
+    return result
 
 
 def _new_epoch(older: Panel, newer: Panel, roles: dict[str, Role], policy: DetectionPolicy) -> list[Finding]:

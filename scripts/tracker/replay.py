@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from scripts.tracker.detect import detect
 from scripts.tracker.model import Verdict
 from scripts.tracker.policy import DetectionPolicy
+from scripts.tracker.steps import Judgement
 from scripts.tracker.worlds import EXPECTED, ROLES, Kind, World, head, make_world
 
 SIZES = (0.02, 0.03, 0.05, 0.1, 1.0)
@@ -91,7 +92,7 @@ def play(world: World, policy: DetectionPolicy) -> Iterator[Alarm]:
     column = {c: i for i, c in enumerate(world.panel.commits)}
     for n in range(policy.min_commits, len(world.panel.commits) + 1):
         panel = head(world.panel, n)
-        for f in detect(panel, ROLES, policy, Counter()):
+        for f in detect(panel, ROLES, policy, Judgement()):
             if not f.verdict.is_public and f.verdict is not Verdict.PENDING:
                 continue
             at = column[f.after]
@@ -148,7 +149,7 @@ def _verdicts(kind: Kind, worlds: int, policy: DetectionPolicy) -> dict[str, flo
         world = make_world(kind, 0.2, seed=900_000 + seed)
         cases = {case: i for i, case in enumerate(world.panel.cases)}
         column = {c: i for i, c in enumerate(world.panel.commits)}
-        findings = detect(world.panel, ROLES, policy, Counter())
+        findings = detect(world.panel, ROLES, policy, Judgement())
         references = ["store"] if kind is Kind.REFERENCE else ["inline_asm", "store"]
         for case in world.cases:
             for reference in references:

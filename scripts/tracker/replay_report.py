@@ -112,8 +112,8 @@ def print_speed(console: Console, speed: Speed) -> None:
     size = f"{speed.commits} commits, {speed.cases} cases, {speed.variants} variants"
     console.print(
         f"{size}: {speed.findings} findings.\n"
-        f"  detect {speed.detect_s:.2f} s, write the findings {speed.write_s:.2f} s, peak memory with the "
-        f"history {speed.peak_mib:.0f} MiB",
+        f"  detect {speed.detect_s:.2f} s, write the findings {speed.write_s:.2f} s (CPU {speed.cpu_s:.2f} s), "
+        f"peak memory with the history {speed.peak_mib:.0f} MiB",
         highlight=False,
     )
     if speed.asv_publish_s is not None:

@@ -91,7 +91,7 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
                 f"  not measured for {target}: {history.label(commit)}: {failure.reason}",
                 highlight=False, markup=False,
             )  # fmt: skip
-    for note in history.notes:
+    for note in (*history.notes, *judgement.notes):
         console.print(f"  note: {note}", highlight=False, markup=False)
     for problem in history.problems:
         console.print(f"error: {problem}", highlight=False, markup=False, style="red")
@@ -118,7 +118,7 @@ def render_html(judgement: Judgement, history: History) -> str:
             for target, failures in history.failures.items()
             for commit, failure in failures.items()
         ],
-        problems=[*map(str, history.problems), *history.notes],
+        problems=[*map(str, history.problems), *history.notes, *judgement.notes],
     )
 
 

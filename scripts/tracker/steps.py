@@ -24,10 +24,11 @@ M = TypeVar("M", CodegenMeasurement, TimingMeasurement)
 
 @dataclass(slots=True)
 class Judgement:
-    """Findings, and a count of everything that was looked at and is no finding."""
+    """Findings, a count of everything that was looked at and is no finding, and what else is to be said."""
 
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

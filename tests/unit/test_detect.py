@@ -51,6 +51,12 @@ def test_a_step_is_a_regression_of_the_right_size_at_the_right_commit(size: floa
     assert finding.unmeasured_commits == 0
 
 
+def test_what_could_not_have_been_seen_is_said() -> None:
+    [note] = judged(flat(60)).notes
+    assert "after 3 sessions" in note
+    assert "2.0%" in note  # the spread is small here: what is relevant is the limit
+
+
 def test_an_improvement_is_one() -> None:
     assert told(judged(step(40, -0.1))) == [(IMPROVEMENT, "c39", "c40")]
 

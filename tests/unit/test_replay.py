@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from scripts.tracker.policy import read_policy
 from scripts.tracker.replay import play
 from scripts.tracker.replay_report import print_speed, recorded_facts, same_code_pairs
 from scripts.tracker.speed import VARIANTS, long_history, measure
+from scripts.tracker.steps import Judgement
 from scripts.tracker.workspace import Workspace
 from scripts.tracker.worlds import EXPECTED, ROLES, Kind, head, make_world
 
@@ -45,7 +45,7 @@ def test_the_detector_sees_no_more_than_there_was() -> None:
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_what_happened_is_called_by_its_name(kind: Kind) -> None:
     world = make_world(kind, 0.3, 7)
-    findings = detect(world.panel, ROLES, POLICY, Counter())
+    findings = detect(world.panel, ROLES, POLICY, Judgement())
     said = {f.verdict for f in findings if world.panel.cases.index(f.case) in world.cases}
     assert EXPECTED[kind] in said
     accusing = {Verdict.REGRESSION, Verdict.IMPROVEMENT} - {EXPECTED[kind]}
@@ -64,7 +64,7 @@ def test_a_long_history_costs_no_more_than_it_should() -> None:
     panel = long_history(300)
     assert panel.log_s.shape == (40, 9, 300)
     speed = measure(300, POLICY, beside_asv=False)
-    assert speed.findings == len(detect(panel, VARIANTS, POLICY, Counter()))
+    assert speed.findings == len(detect(panel, VARIANTS, POLICY, Judgement()))
     assert speed.findings > 100
     assert speed.peak_mib > 0
     console = Console(record=True, width=100, file=io.StringIO())
