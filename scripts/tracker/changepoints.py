@@ -24,9 +24,7 @@ from scripts.tracker.series import FloatArray, IntArray, middle
 
 # Commits that the cheap look puts on the newer and the older side: few find a large step soon, many a small.
 _LOOKS = ((3, 30), (8, 8), (8, 30), (30, 30))
-# Below what the test can accept over many series, so nothing is lost here.
-_PROPOSE_Z = 4.0
-_PROPOSE_P = 1e-3
+_PROPOSE_Z, _PROPOSE_P = 4.0, 1e-3  # easier than what the test accepts over many series: nothing is lost
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, for a normal spread
 _MAD_TO_SIGMA = 1.4826
 _SIGMA_OF_T4 = 1.0982  # what _MAD_TO_SIGMA makes of Student's t with four degrees of freedom

@@ -161,8 +161,8 @@ def _least_in_words(search: Search) -> list[str]:
     floor = search.policy.relevant_change
     low, middle_one, high = (max(float(np.quantile(soon, q)), floor) for q in (0.0, 0.5, 1.0))
     return [
-        f"{search.panel.epoch}: a ratio must change by {low:.1%} to {high:.1%}, as its series spreads (half of "
-        f"the series: up to {middle_one:.1%}), to be seen after {enough} sessions, and by "
+        f"{search.panel.epoch}: a ratio must change by {low:.1%} to {high:.1%}, as its series spreads "
+        f"(half of the series: up to {middle_one:.1%}), to be seen after {enough} sessions, and by "
         f"{max(float(np.median(late)), floor):.1%} in the middle one after {window}"
     ]
 

@@ -110,10 +110,10 @@ def print_score(console: Console, score: Score, recorded: Recorded | None) -> No
 def print_speed(console: Console, speed: Speed) -> None:
     """One line each."""
     size = f"{speed.commits} commits, {speed.cases} cases, {speed.variants} variants"
+    seconds = f"detect {speed.detect_s:.2f} s, write the findings {speed.write_s:.2f} s"
     console.print(
         f"{size}: {speed.findings} findings.\n"
-        f"  detect {speed.detect_s:.2f} s, write the findings {speed.write_s:.2f} s (CPU {speed.cpu_s:.2f} s), "
-        f"peak memory with the history {speed.peak_mib:.0f} MiB",
+        f"  {seconds} (CPU {speed.cpu_s:.2f} s), peak memory with the history {speed.peak_mib:.0f} MiB",
         highlight=False,
     )
     if speed.asv_publish_s is not None:

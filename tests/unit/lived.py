@@ -30,6 +30,14 @@ SPREAD = 0.001  # of one session's value of one variant
 DRIFT = 0.01  # what all of a session share
 
 
+def flat(n: int, value: float = 1.0) -> list[float]:
+    return [value] * n
+
+
+def step(at: int, size: float, n: int = 60) -> list[float]:
+    return flat(at) + flat(n - at, 1 + size)
+
+
 def commits(n: int) -> list[Commit]:
     return [Commit(f"{i:08x}" + "c0ffee00" * 4, f"c{i}") for i in range(n)]
 
