@@ -72,7 +72,8 @@ def judge_timing(
             verdict = _verdict(step, roles, moved, policy)
             case = replace(step.case, n_ctx=None)
             behind = code.get((candidate, reference, case, step.before, step.after))
-            if behind is not None:
+            # What waits for another session settles nothing: the code's own finding stays beside it.
+            if behind is not None and not (verdict and _waits(step, candidate, verdict)):
                 settled.add(behind.id)
                 harmless[behind.id] = harmless.get(behind.id, True) and verdict is None
             if verdict is None:
@@ -138,7 +139,8 @@ def _verdict(
     """Which leg moved decides; None if neither the candidate nor the ratio moved by a relevant amount.
 
     Within one session both commits ran side by side in one process, and over two the canaries take the
-    machine out: so a leg is the compiler's doing. Without legs there is only the ratio.
+    machine out: so a leg is the compiler's doing. Without legs there is only the ratio. What two single
+    sessions say waits for a third.
     """
     own, relevant = moved.candidate_change, is_relevant(moved, policy)
     if own is None:
@@ -154,6 +156,11 @@ def _verdict(
     if relevant and (moved.change > 0) != (own > 0):
         return Verdict.REFERENCE_MOVED  # it moved the same way, and farther
     return Verdict.REGRESSION if own > 0 else Verdict.IMPROVEMENT
+
+
+def _waits(step: Step[TimingMeasurement], candidate: str, verdict: Verdict) -> bool:
+    """Whether it needs confirmation: one session a side may be all wrong, however often it repeats itself."""
+    return step.old[candidate].session != step.new[candidate].session and verdict is not Verdict.ENVIRONMENT
 
 
 def _controls_moved_too(step: Step[TimingMeasurement], roles: dict[str, Role], own: float) -> bool:
@@ -197,6 +204,12 @@ def _finding(
     if moved.candidate_change is not None and moved.reference_change is not None:
         legs = {candidate: moved.candidate_change, reference: moved.reference_change}
         words.append("; ".join(f"{name} alone: {leg:+.1%}" for name, leg in legs.items()) + ".")
+    if _waits(step, candidate, verdict):
+        stands = verdict.value.replace("_", " ")
+        words.append(
+            f"Two sessions, one each: as it stands {stands}, to be repeated side by side before it is told."
+        )
+        verdict = Verdict.PENDING
     if verdict is Verdict.ENVIRONMENT:
         words.append("The canaries, which no Triton commit can change, moved: the machine did.")
     words.append(of_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.judge import History, judge, load_history
 from scripts.tracker.model import MeasurementStatus, Verdict
 from scripts.tracker.results import read_commit_results
+from scripts.tracker.steps import Judgement
 from scripts.tracker.timed_results import CANARY_BENCHMARK, TIMING_BENCHMARK, canary_measurements
 from scripts.tracker.timing_diff import STEADY
 from scripts.tracker.workspace import Workspace
@@ -65,6 +67,12 @@ def loaded(
     return load_history(space)
 
 
+def as_it_stands(judgement: Judgement) -> set[str]:
+    """What is said of findings that wait for another session, as one session a side must."""
+    assert {f.verdict for f in judgement.findings} == {Verdict.PENDING}
+    return {re.findall(r"as it stands ([a-z ]+),", f.explanation)[0] for f in judgement.findings}
+
+
 def test_they_are_read_and_belong_to_the_session_of_their_kernels(tmp_path: Path) -> None:
     history = loaded(tmp_path, {}, {"device_copy": NAN})
     assert history.problems == []
@@ -84,7 +92,7 @@ def test_absent_ones_are_said_and_not_taken_for_still(tmp_path: Path) -> None:
 
 def test_all_slower_over_still_canaries_is_the_compiler(tmp_path: Path) -> None:
     judgement = judge(loaded(tmp_path, dict.fromkeys(FACTS, 1.1e-3), {}))
-    assert {f.verdict for f in judgement.findings} == {Verdict.COMPILER_WIDE}
+    assert as_it_stands(judgement) == {"compiler wide"}
     assert of(judgement)[0].candidate_change == pytest.approx(0.1, abs=0.001)
 
 
@@ -106,13 +114,14 @@ def test_a_slower_candidate_on_a_slower_machine_is_a_regression(tmp_path: Path) 
     slower = dict.fromkeys(["sdpa_flash", "sdpa_cudnn", "device_copy"], 1.1e-3)
     kernels = dict.fromkeys(FACTS, 1.1e-3) | {"atomic_add": 1.32e-3}
     judgement = judge(loaded(tmp_path, kernels, slower))
-    assert {f.verdict for f in judgement.findings} == {Verdict.REGRESSION}
+    assert as_it_stands(judgement) == {"regression"}
     assert of(judgement)[0].candidate_change == pytest.approx(0.2, abs=0.001)
 
 
 def test_a_moved_reference_of_another_session_is_named(tmp_path: Path) -> None:
     judgement = judge(loaded(tmp_path, {"store": 0.8e-3}, {}))
-    assert [(f.reference, f.verdict) for f in judgement.findings] == [("store", Verdict.REFERENCE_MOVED)]
+    assert [f.reference for f in judgement.findings] == ["store"]
+    assert as_it_stands(judgement) == {"reference moved"}
 
 
 def test_another_driver_under_the_same_machine_name_is_another_epoch(tmp_path: Path) -> None:
@@ -136,7 +145,7 @@ def test_the_finding_file_stays_whole(tmp_path: Path) -> None:
 
     judgement = judge(loaded(tmp_path, dict.fromkeys(FACTS, 1.1e-3), {}))
     [first, *_] = json.loads(findings_json(judgement))["findings"]
-    assert first["verdict"] == "compiler_wide"
+    assert first["verdict"] == "pending"
     assert "candidate_change" not in first
 
 

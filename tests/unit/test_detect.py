@@ -166,10 +166,11 @@ def test_the_order_of_the_measurements_does_not_matter() -> None:
     assert judge(history).findings == expected
 
 
-def test_a_short_history_is_compared_with_its_neighbours() -> None:
+def test_a_short_history_is_compared_with_its_neighbours_and_waits() -> None:
     judgement = judged(step(10, 0.2, n=15))
     assert judgement.counts[SERIES] == 0
-    assert told(judgement) == [(REGRESSION, "c9", "c10")]
+    assert told(judgement) == [(Verdict.PENDING, "c9", "c10")]
+    assert "as it stands regression" in of(judgement)[0].explanation
 
 
 def test_no_commits_in_the_order_are_no_findings() -> None:
