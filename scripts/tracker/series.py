@@ -22,6 +22,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Identities = dict[tuple[str, str, Case], tuple[str, ...]]
 ORPHANED = "timed commits that are not in the history (pushed away, or of a branch): not compared"
+# (case, point) to the samples of each variant.
+_Samples = dict[tuple[int, int], dict[str, list[float]]]
 UNKNOWN_CODE = -1
 _MOST_PAIRED = 500  # a session has tens of blocks
 
@@ -150,18 +152,14 @@ def _panel(
     row = {case: i for i, case in enumerate(cases)}
     variants = tuple(sorted({t.variant for t in timings}))
     layer = {variant: i for i, variant in enumerate(variants)}
-    groups: dict[tuple[int, int], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     listed = np.zeros((len(cases), len(variants), len(kept)), dtype=np.bool_)
+    samples: _Samples = defaultdict(lambda: defaultdict(list))
     for t in timings:
         listed[row[t.case], layer[t.variant], column[t.commit]] = True
         valid = t.status is MeasurementStatus.OK and all(0 < s < float("inf") for s in t.samples_s)
         if valid and t.samples_s:
             # What one session holds twice is one session still.
-            groups[row[t.case], point[column[t.commit], t.session]][t.variant] += t.samples_s
-    log_s = np.full((len(cases), len(variants), len(points)), np.nan)
-    for (case, at), samples in groups.items():
-        for variant, value in session_values(samples).items():
-            log_s[case, layer[variant], at] = value
+            samples[row[t.case], point[column[t.commit], t.session]][t.variant] += t.samples_s
     sessions = {name: i for i, name in enumerate(dict.fromkeys(session for _, session in points))}
     return Panel(
         epoch=epoch,
@@ -171,12 +169,20 @@ def _panel(
         cases=cases,
         variants=variants,
         canaries=tuple(v for v in variants if v in canaries),
-        log_s=log_s,
+        log_s=_log_seconds(samples, (len(cases), len(variants), len(points)), layer),
         commit_of=np.array([commit for commit, _ in points], dtype=np.int64),
         session_of=np.array([sessions[session] for _, session in points], dtype=np.int64),
         codes=_codes(kept, cases, variants, identities),
         listed=listed,
     )
+
+
+def _log_seconds(samples: _Samples, shape: tuple[int, int, int], layer: dict[str, int]) -> FloatArray:
+    log_s = np.full(shape, np.nan)
+    for (case, point), of_session in samples.items():
+        for variant, value in session_values(of_session).items():
+            log_s[case, layer[variant], point] = value
+    return log_s
 
 
 def session_values(samples: dict[str, list[float]]) -> dict[str, float]:

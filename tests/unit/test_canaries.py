@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders import FACTS, NAN, NEW, OLD, write_asv, write_lists
-from lived import of
+from lived import commits, of
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.judge import History, judge, load_history
@@ -158,3 +158,19 @@ def test_a_canary_with_the_name_of_a_variant_is_refused(tmp_path: Path) -> None:
     history = load_history(space)
     assert {t.variant for t in history.canaries} == {"sdpa_cudnn", "device_copy"}
     assert "store: a canary has the name of a variant" in str(history.problems)
+
+
+def test_a_history_from_files_is_searched_over_the_canaries(tmp_path: Path) -> None:
+    """Thirty commits on a machine that gets slower at the tenth; at the twentieth all variants do."""
+    space = Workspace(tmp_path)
+    order = commits(30)
+    write_lists(space.results, order)
+    for i, commit in enumerate(order):
+        machine = 1.08 if i >= 10 else 1.0
+        canaries = dict.fromkeys(["sdpa_flash", "sdpa_cudnn", "device_copy"], machine * 1e-3)
+        kernels = dict.fromkeys(FACTS, machine * (1.1e-3 if i >= 20 else 1e-3))
+        write_asv(space.results, document(commit.commit, i, kernels, canaries))
+    history = load_history(space)
+    assert history.problems == []
+    found = {(f.verdict, f.before.label, f.after.label) for f in judge(history).findings}
+    assert found == {(Verdict.ENVIRONMENT, "c9", "c10"), (Verdict.COMPILER_WIDE, "c19", "c20")}
