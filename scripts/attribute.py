@@ -17,7 +17,8 @@ from scripts.tracker.clone import clone_at
 from scripts.tracker.commit_source import CLONE, HISTORY_FILE, find_history, open_history
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.history import FileHistory, history_file_bytes
-from scripts.tracker.judge import judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import load_history
 from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 

@@ -25,7 +25,8 @@ from scripts.tracker.codegen_probe import (
 )
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.harness import AsvHarness
-from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History, load_history
 from scripts.tracker.model import Case, Commit
 from scripts.tracker.processes import only_one
 from scripts.tracker.releases import write_history

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import run_command
-from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History, load_history
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace

@@ -67,7 +67,8 @@ def main() -> int:
 
 def _request_of(workspace: Workspace, finding: str) -> Request:
     # Only here: a machine that executes requests has neither results nor asv to read them.
-    from scripts.tracker.judge import judge, load_history
+    from scripts.tracker.judge import judge
+    from scripts.tracker.measured import load_history
 
     history = load_history(workspace)
     known = {found.id: found for found in judge(history).findings}

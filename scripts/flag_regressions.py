@@ -13,7 +13,8 @@ from rich.console import Console
 
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, run_command
-from scripts.tracker.judge import judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
 from scripts.tracker.workspace import Workspace
 

@@ -22,7 +22,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from scripts.tracker.errors import TrackerError, run_command
-from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History, load_history
 from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementStatus
 from scripts.tracker.policy import read_policy
 from scripts.tracker.stages import NOT_COMPARED, StageComparer

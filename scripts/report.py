@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 from scripts.tracker.errors import run_command
-from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History, load_history
 from scripts.tracker.report import render_html
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write

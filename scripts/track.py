@@ -17,7 +17,8 @@ from scripts.comment_on_prs import write_comments
 from scripts.report import write_report
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.harness import AsvHarness, record_failure, write_json
-from scripts.tracker.judge import judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import load_history
 from scripts.tracker.model import Commit
 from scripts.tracker.processes import only_one
 from scripts.tracker.progress import RunProgress

@@ -13,7 +13,7 @@ from pathlib import Path
 import jinja2
 
 from scripts.tracker.groups import VERDICT_WORDS, FindingGroup, group_findings
-from scripts.tracker.judge import History
+from scripts.tracker.measured import History
 from scripts.tracker.model import CodegenMeasurement, Finding, Stage, Verdict
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -35,7 +35,7 @@ def block(text: str) -> str:
 
 
 def render_all(findings: list[Finding], history: History) -> dict[str, str]:
-    """{file name: Markdown}: one comment a group; every finding is in exactly one."""
+    """{file name: Markdown}: one comment a group; every finding that others are told of is in exactly one."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=False,  # noqa: S701 - Markdown, not HTML; `code` is its escape
@@ -48,7 +48,7 @@ def render_all(findings: list[Finding], history: History) -> dict[str, str]:
     template = environment.get_template("comment.md")
     return {
         f"{group.slug}.md": _limit(template.render(**_context(group, history)))
-        for group in group_findings(findings)
+        for group in group_findings([f for f in findings if f.verdict.is_public])
     }
 
 

@@ -13,6 +13,7 @@ class Role(StrEnum):
     CANDIDATE = "candidate"
     REFERENCE = "reference"
     CONTROL = "control"
+    CANARY = "canary"  # work that no Triton commit can change: no variant, but timed beside them
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Verdict(StrEnum):
     PENDING = "pending"
     NO_VALID_DATA = "no_valid_data"
     NO_CHANGE = "no_change"
+
+    @property
+    def is_public(self) -> bool:
+        """Whether others are told: not what waits for a session, and not what no commit did."""
+        return self not in (Verdict.PENDING, Verdict.ENVIRONMENT, Verdict.UNSTABLE, Verdict.NO_CHANGE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -154,7 +160,8 @@ class CodegenMeasurement:
 class TimingMeasurement:
     """GPU time of one variant, case and commit: valid samples in seconds, in block order.
 
-    ``session``: samples of one session may be paired block by block. ``machine``: asv's name of the epoch.
+    ``session``: samples of one session may be paired block by block. ``machine``: asv's name for it.
+    ``setup``: GPU, driver and power limit, in words. Canaries have their name as ``variant``.
     """
 
     commit: str
@@ -165,6 +172,12 @@ class TimingMeasurement:
     samples_s: tuple[float, ...]
     version: str
     machine: str
+    setup: str = ""
+
+    @property
+    def epoch_key(self) -> str:
+        """Times are compared within one epoch only: same machine, set-up and version of the method."""
+        return " ".join(filter(None, (self.machine, self.setup, f"version {self.version}")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +215,8 @@ class Finding:
 
     Ratios are times, candidate over reference; None without GPU time. ``unmeasured_commits``: how many
     commits between before and after have no measurement. ``candidate_change``: how the candidate's own
-    time moved, where both commits were timed in one session; not in the JSON, the explanation says it.
+    time moved, where both commits were timed in one session or beside canaries; not in the JSON, the
+    explanation says it.
     ``attribution``: how far the suspects can be trusted, or why there are none; not in the JSON either,
     `python -m scripts.attribute` says it.
     ``excerpt``: the difference on dQ's path in `first_changed_stage`, line by line.

@@ -61,12 +61,29 @@ class ConfirmPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     n_ctx: Annotated[int, msgspec.Meta(ge=128, multiple_of=128)]
 
 
+class DetectionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a change in a series of consecutive commits counts. Fields: see policy.toml."""
+
+    min_commits: Annotated[int, msgspec.Meta(ge=8, le=1000)]
+    window_commits: Annotated[int, msgspec.Meta(ge=8, le=1000)]
+    session_spread: Share
+    relevant_change: Share
+    environment_change: Share
+    spike_z: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)]
+    suspect_z: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)]
+    suspect_rate: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)]
+    penalty: Annotated[float, msgspec.Meta(gt=0.0, le=1000.0)]
+    sessions_to_confirm: Annotated[int, msgspec.Meta(ge=2, le=100)]
+    false_discovery_rate: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)]
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of policy.toml."""
 
     codegen: CodegenPolicy
     timing: TimingPolicy
     confirm: ConfirmPolicy
+    detection: DetectionPolicy
 
 
 def read_policy(path: Path = POLICY_FILE) -> Policy:

@@ -16,7 +16,7 @@ from rich.table import Table
 from scripts.tracker.attribution_report import suspects_in_short
 from scripts.tracker.comment import TEMPLATES
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
-from scripts.tracker.judge import History
+from scripts.tracker.measured import History
 from scripts.tracker.model import Case, MeasurementStatus, Verdict
 from scripts.tracker.policy import read_policy
 from scripts.tracker.steps import Judgement
@@ -84,7 +84,8 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
     )
     if history.timings:
         where = "; ".join(history.timed_on())
-        console.print(f"  GPU time: {where} (one session, recorded)", highlight=False, markup=False)
+        sessions = len({t.session for t in history.timings})
+        console.print(f"  GPU time: {where} (sessions: {sessions})", highlight=False, markup=False)
     for what, count in sorted(judgement.counts.items()):
         console.print(f"  {count} {what}", highlight=False)
     for target, failures in history.failures.items():
@@ -93,7 +94,7 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
                 f"  not measured for {target}: {history.label(commit)}: {failure.reason}",
                 highlight=False, markup=False,
             )  # fmt: skip
-    for note in history.notes:
+    for note in (*history.notes, *judgement.notes):
         console.print(f"  note: {note}", highlight=False, markup=False)
     for problem in history.problems:
         console.print(f"error: {problem}", highlight=False, markup=False, style="red")
@@ -120,7 +121,7 @@ def render_html(judgement: Judgement, history: History) -> str:
             for target, failures in history.failures.items()
             for commit, failure in failures.items()
         ],
-        problems=[*map(str, history.problems), *history.notes],
+        problems=[*map(str, history.problems), *history.notes, *judgement.notes],
     )
 
 

@@ -24,18 +24,16 @@ from scripts.tracker.model import (
     CodegenMeasurement,
     Commit,
     MeasurementStatus,
-    TimingMeasurement,
     VariantFacts,
 )
 
 CODEGEN_BENCHMARK = "codegen.CodeGeneration.track_"
-TIMING_BENCHMARK = "attention_backward.AttentionBackward.track_kernel"
-_TIMING_PARAMS = ("variant", "n_ctx", "head_dim", "causal", "dtype")
+_SETUP = ("gpu", "driver", "power_limit_w", "clocks")
 _CODEGEN_PARAMS = ("variant", "head_dim", "causal", "dtype", "target")
 _ASV_RESULT_API = 2
 _HASH = re.compile(r"[0-9a-f]{8,64}")
 # These words go into paths, file names and comments, and other machines may have written them.
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _T = TypeVar("_T")
 
@@ -61,6 +59,7 @@ class CommitResults:
     machine: str
     benchmarks: dict[str, Benchmark]
     setup_duration_s: float  # of all `setup_cache`: here, of compiling
+    setup: str = ""  # GPU, driver and power limit as the machine file had them that day
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,10 @@ def read_commit_results(path: Path) -> CommitResults:
         }
         setups = [s for what, s in raw.durations.items() if what.startswith("<setup_cache") and s]
         machine = str(raw.params.get("machine", path.parent.name))
+        setup = " ".join(f"{name} {raw.params[name]}" for name in _SETUP if name in raw.params)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, MemoryError) as error:
-        raise TrackerError(f"{path}: not a whole asv result file ({error}); {_remedy(path)}") from error
-    return CommitResults(path, raw.commit_hash, machine, benchmarks, sum(setups))
+        raise TrackerError(f"{path}: not a whole asv result file ({error}); {remedy(path)}") from error
+    return CommitResults(path, raw.commit_hash, machine, benchmarks, sum(setups), setup)
 
 
 def _read_row(row: dict[str, Any]) -> Benchmark:
@@ -183,7 +183,7 @@ def _codegen_measurement(
 ) -> CodegenMeasurement:
     try:
         variant, head_dim, causal, dtype, target = map(ast.literal_eval, words)
-        if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in (variant, dtype, target)):
+        if not all(isinstance(word, str) and WORD.fullmatch(word) for word in (variant, dtype, target)):
             raise ValueError("not plain words")
         case = Case(int(head_dim), bool(causal), dtype)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
@@ -207,48 +207,6 @@ def _codegen_measurement(
         status=status,
         metrics=metrics if status is MeasurementStatus.OK else {},
         version=version,
-    )
-
-
-def timing_measurements(results: CommitResults) -> list[TimingMeasurement]:
-    """A measurement of GPU time for each case of the kernel series. Raises TrackerError like the above."""
-    row = results.benchmarks.get(TIMING_BENCHMARK)
-    if row is None:
-        return []
-    if len(row.params) != len(_TIMING_PARAMS):
-        raise TrackerError(f"{results.path}: {len(row.params)} parameters, expected {_TIMING_PARAMS}")
-    return [
-        _timing_measurement(results, row, words, row.values[i], row.samples[i])
-        for i, words in enumerate(itertools.product(*row.params))
-    ]
-
-
-def _timing_measurement(
-    results: CommitResults,
-    row: Benchmark,
-    words: tuple[str, ...],
-    value: float | None,
-    samples: tuple[float, ...] | None,
-) -> TimingMeasurement:
-    try:
-        variant, n_ctx, head_dim, causal, dtype = map(ast.literal_eval, words)
-        if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in (variant, dtype)):
-            raise ValueError("not plain words")
-        case = Case(int(head_dim), bool(causal), dtype, int(n_ctx))
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-        raise TrackerError(
-            f"{results.path}: parameters {str(words)[:200]} are not those of the suite ({error}); "
-            f"{_remedy(results.path)}"
-        ) from error
-    if value is None:
-        status = MeasurementStatus.FAILED
-    else:
-        status = MeasurementStatus.SKIPPED if math.isnan(value) else MeasurementStatus.OK
-    if status is MeasurementStatus.OK and not (samples and all(0 < s < math.inf for s in samples)):
-        raise TrackerError(f"{results.path}: {words} has a time but no samples above zero: measure again")
-    session = f"{results.machine} {row.started_at}"
-    return TimingMeasurement(
-        results.commit, str(variant), case, status, session, samples or (), row.version, results.machine
     )
 
 
@@ -291,10 +249,10 @@ def _read_ours(path: Path, kind: type[_T]) -> _T | None:
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
-        raise TrackerError(f"{path}: not readable ({error}); {_remedy(path)}") from error
+        raise TrackerError(f"{path}: not readable ({error}); {remedy(path)}") from error
 
 
-def _remedy(path: Path) -> str:
+def remedy(path: Path) -> str:
     """What to do about a damaged file: recorded history comes from git, the rest can be made again."""
     if "recorded" in path.parts:
         return "restore it from git"

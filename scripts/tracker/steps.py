@@ -24,10 +24,11 @@ M = TypeVar("M", CodegenMeasurement, TimingMeasurement)
 
 @dataclass(slots=True)
 class Judgement:
-    """Findings, and a count of everything that was looked at and is no finding."""
+    """Findings, a count of everything that was looked at and is no finding, and what else is to be said."""
 
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class Step(Generic[M]):
 
 
 def steps(series: dict[tuple[str, str, Case], list[M]], commits: list[Commit]) -> Iterator[Step[M]]:
-    """``series``: {(target, machine, case): measurements}; what is in two of them is never compared.
+    """``series``: {(target, epoch, case): measurements}; what is in two of them is never compared.
     ``commits``: first-parent order, measured or not."""
     for (target, _, case), measurements in sorted(series.items()):
         by_commit: dict[str, dict[str, M]] = defaultdict(dict)

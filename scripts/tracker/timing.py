@@ -23,7 +23,7 @@ class RatioChange:
     """How a candidate's ratio to a reference moved. Shares: 0.7 is 70 % slower than before.
 
     ``candidate_change`` and ``reference_change`` are the legs: each variant's own time after over before,
-    minus one, and known only within one session (None otherwise: the machine may differ).
+    minus one. Known within one session, or over the canaries of two (None otherwise: the machine may differ).
     """
 
     ratio_before: float

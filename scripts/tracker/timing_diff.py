@@ -6,6 +6,8 @@ then explains the finding, or is counted as a change that costs nothing.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -20,7 +22,7 @@ from scripts.tracker.model import (
 )
 from scripts.tracker.policy import TimingPolicy
 from scripts.tracker.steps import Judgement, Step, finding_id, pairs, steps
-from scripts.tracker.timing import RatioChange, is_relevant, leg, ratio_change
+from scripts.tracker.timing import RatioChange, hodges_lehmann, is_relevant, leg, log_ratios, ratio_change
 
 OK = MeasurementStatus.OK
 TIMED = "pairs timed on the GPU"
@@ -46,7 +48,7 @@ def judge_timing(
 ) -> Judgement:
     """Findings of time, with the code's changes beside them, and the code's findings that no time settles.
 
-    ``timings``: of one target and version. Machines are never mixed: each is its own series.
+    ``timings``: of one target and version. Epochs are never mixed: each is its own series.
     ``compiled``: (commit, variant, case) whose code was looked at, so that "nothing changed in the code" is
     said of no other.
     """
@@ -56,7 +58,7 @@ def judge_timing(
     harmless: dict[str, bool] = {}
     series: dict[tuple[str, str, Case], list[TimingMeasurement]] = defaultdict(list)
     for t in timings:
-        series[target, t.machine, t.case].append(t)
+        series[target, t.epoch_key, t.case].append(t)
     for step in steps(series, commits):
         both = step.on_both_sides()
         for candidate, reference in pairs(roles):
@@ -66,10 +68,12 @@ def judge_timing(
             moved = _moved(step, candidate, reference, policy, judgement.counts)
             if moved is None:
                 continue
+            moved = _with_legs(step, candidate, reference, roles, moved)
             verdict = _verdict(step, roles, moved, policy)
             case = replace(step.case, n_ctx=None)
             behind = code.get((candidate, reference, case, step.before, step.after))
-            if behind is not None:
+            # What waits for another session settles nothing: the code's own finding stays beside it.
+            if behind is not None and not (verdict and _waits(step, candidate, verdict)):
                 settled.add(behind.id)
                 harmless[behind.id] = harmless.get(behind.id, True) and verdict is None
             if verdict is None:
@@ -102,13 +106,41 @@ def _moved(
         return None
 
 
+def _with_legs(
+    step: Step[TimingMeasurement], candidate: str, reference: str, roles: dict[str, Role], moved: RatioChange
+) -> RatioChange:
+    """The legs of two sessions, where canaries of both make them known."""
+    if moved.candidate_change is not None:
+        return moved
+    legs = [_leg(step, variant, roles) for variant in (candidate, reference)]
+    return replace(moved, candidate_change=legs[0], reference_change=legs[1])
+
+
+def _leg(step: Step[TimingMeasurement], variant: str, roles: dict[str, Role]) -> float | None:
+    """A variant's own time, after over before, minus one: side by side in one session, or over the canaries
+    of two. None if neither is there."""
+    old, new = step.old[variant], step.new[variant]
+    canaries = [v for v in step.on_both_sides() if roles.get(v) is Role.CANARY]
+    try:
+        if old.session == new.session:
+            return leg(old, new)
+        over = [
+            hodges_lehmann(log_ratios(new, step.new[v])) - hodges_lehmann(log_ratios(old, step.old[v]))
+            for v in canaries
+        ]
+    except ValueError:
+        return None  # of another session or with other blocks: cannot tell
+    return math.expm1(statistics.fmean(over)) if over else None
+
+
 def _verdict(
     step: Step[TimingMeasurement], roles: dict[str, Role], moved: RatioChange, policy: TimingPolicy
 ) -> Verdict | None:
     """Which leg moved decides; None if neither the candidate nor the ratio moved by a relevant amount.
 
-    Within one session both commits ran side by side in one process, so a leg is the compiler's doing, not
-    the machine's. Without legs (two sessions) there is only the ratio.
+    Within one session both commits ran side by side in one process, and over two the canaries take the
+    machine out: so a leg is the compiler's doing. Without legs there is only the ratio. What two single
+    sessions say waits for a third.
     """
     own, relevant = moved.candidate_change, is_relevant(moved, policy)
     if own is None:
@@ -116,7 +148,9 @@ def _verdict(
             return None
         return Verdict.REGRESSION if moved.change > 0 else Verdict.IMPROVEMENT
     if abs(own) < policy.min_relative_change:
-        return Verdict.REFERENCE_MOVED if relevant else None
+        if relevant:
+            return Verdict.REFERENCE_MOVED
+        return Verdict.ENVIRONMENT if _canaries_moved(step, roles, policy) else None
     if _controls_moved_too(step, roles, own):
         return Verdict.COMPILER_WIDE
     if relevant and (moved.change > 0) != (own > 0):
@@ -124,14 +158,33 @@ def _verdict(
     return Verdict.REGRESSION if own > 0 else Verdict.IMPROVEMENT
 
 
+def _waits(step: Step[TimingMeasurement], candidate: str, verdict: Verdict) -> bool:
+    """Whether it needs confirmation: one session a side may be all wrong, however often it repeats itself."""
+    return step.old[candidate].session != step.new[candidate].session and verdict is not Verdict.ENVIRONMENT
+
+
 def _controls_moved_too(step: Step[TimingMeasurement], roles: dict[str, Role], own: float) -> bool:
     """Whether every control moved the candidate's way, at least half as far: then it is not about dQ."""
     controls = [v for v in step.on_both_sides() if roles.get(v) is Role.CONTROL]
-    try:
-        legs = [leg(step.old[v], step.new[v]) for v in controls]
-    except ValueError:
-        return False  # a control of another session or with other blocks cannot tell
-    return bool(legs) and all(moved / own >= _CONTROLS_SHARE for moved in legs)
+    legs = [_leg(step, v, roles) for v in controls]
+    return bool(legs) and all(moved is not None and moved / own >= _CONTROLS_SHARE for moved in legs)
+
+
+def _canaries_moved(step: Step[TimingMeasurement], roles: dict[str, Role], policy: TimingPolicy) -> bool:
+    """Whether what no Triton commit can change moved by a relevant amount: then the machine did."""
+    sides = [
+        [
+            math.log(statistics.median(side[v].samples_s))
+            for v in step.on_both_sides()
+            if roles.get(v) is Role.CANARY
+        ]
+        for side in (step.old, step.new)
+    ]
+    if not sides[0]:
+        return False
+    return (
+        abs(math.expm1(statistics.fmean(sides[1]) - statistics.fmean(sides[0]))) >= policy.min_relative_change
+    )
 
 
 def _finding(
@@ -151,6 +204,14 @@ def _finding(
     if moved.candidate_change is not None and moved.reference_change is not None:
         legs = {candidate: moved.candidate_change, reference: moved.reference_change}
         words.append("; ".join(f"{name} alone: {leg:+.1%}" for name, leg in legs.items()) + ".")
+    if _waits(step, candidate, verdict):
+        stands = verdict.value.replace("_", " ")
+        words.append(
+            f"Two sessions, one each: as it stands {stands}, to be repeated side by side before it is told."
+        )
+        verdict = Verdict.PENDING
+    if verdict is Verdict.ENVIRONMENT:
+        words.append("The canaries, which no Triton commit can change, moved: the machine did.")
     words.append(of_code)
     return Finding(
         id=finding_id("timing", candidate, reference, step.case, step.target, step.before, step.after),

@@ -11,7 +11,7 @@ from typing import Any
 import zstandard
 
 from scripts.tracker.harness import Suite
-from scripts.tracker.judge import History
+from scripts.tracker.measured import History
 from scripts.tracker.model import (
     Case,
     CodegenChange,

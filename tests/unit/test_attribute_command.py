@@ -22,7 +22,8 @@ from scripts.tracker.comment import render_all
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.groups import group_findings
 from scripts.tracker.history import FileHistory, LandedCommit, read_history_file
-from scripts.tracker.judge import judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import load_history
 from scripts.tracker.model import Commit, Stage, Suspect, Verdict
 from scripts.tracker.report import render_html
 from scripts.tracker.steps import Judgement

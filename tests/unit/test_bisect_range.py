@@ -19,7 +19,8 @@ from builders import (
 import scripts.bisect_range
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, run_command
 from scripts.tracker.harness import AsvHarness
-from scripts.tracker.judge import judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import load_history
 from scripts.tracker.model import Commit
 from scripts.tracker.results import BuildFailure
 from scripts.tracker.workspace import Workspace

@@ -23,7 +23,7 @@ from markdown_it.token import Token
 
 from scripts.tracker.comment import MAX_COMMENT_CHARACTERS, block, code, render_all
 from scripts.tracker.groups import group_findings
-from scripts.tracker.judge import History
+from scripts.tracker.measured import History
 from scripts.tracker.model import Commit, MeasurementStatus, Verdict
 
 HOSTILE = [

@@ -19,7 +19,8 @@ from builders import (
 )
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.judge import History, judge, load_history
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History, load_history
 from scripts.tracker.model import Commit, MeasurementStatus, Verdict
 from scripts.tracker.workspace import Workspace
 

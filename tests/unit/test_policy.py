@@ -94,3 +94,16 @@ def test_no_rule_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(timing + "[codegen]\nrule = []\n")
     with pytest.raises(TrackerError, match=r"policy\.toml"):
         read_policy(tmp_path / "policy.toml")
+
+
+@pytest.mark.parametrize(
+    "line", ["penalty = 0", "suspect_rate = nan", "min_commits = 1", "spike = 3", "relevant_change = -0.1"]
+)
+def test_a_threshold_of_detection_that_would_switch_it_off_is_refused(tmp_path: Path, line: str) -> None:
+    name = line.split(" ")[0]
+    text = [old for old in POLICY_FILE.read_text().splitlines() if not old.startswith(f"{name} =")]
+    text.insert(text.index("[detection]") + 1, line)
+    broken = tmp_path / "policy.toml"
+    broken.write_text("\n".join(text))
+    with pytest.raises(TrackerError, match=r"policy\.toml.*git"):
+        read_policy(broken)

@@ -16,9 +16,10 @@ from scripts.tracker.harness import Suite
 from scripts.tracker.model import Commit, MeasurementStatus
 from scripts.tracker.recording import record_sessions
 from scripts.tracker.releases import known_releases
-from scripts.tracker.results import read_flops, read_results, timing_measurements
+from scripts.tracker.results import read_flops, read_results
 from scripts.tracker.session_files import read_sessions
 from scripts.tracker.store import EvidenceStore
+from scripts.tracker.timed_results import timing_measurements
 
 RELEASE = Commit("ab" * 20, known_releases()[1].version)
 SUITE = Suite(

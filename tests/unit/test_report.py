@@ -13,7 +13,7 @@ from builders import FACTS, FINDINGS, NARROWER, NEW, OLD, finding, history, meas
 from rich.console import Console
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.judge import History
+from scripts.tracker.measured import History
 from scripts.tracker.model import Commit, Finding, Role, VariantFacts, Verdict
 from scripts.tracker.report import findings_json, print_summary, print_table, render_html
 from scripts.tracker.steps import Judgement

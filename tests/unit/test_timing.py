@@ -234,3 +234,14 @@ def test_code_that_was_not_timed_stays_a_finding() -> None:
 def test_a_leg_needs_one_session() -> None:
     with pytest.raises(ValueError, match="one session"):
         leg(timed(OLD, "store", 1e-3), timed(NEW, "store", 1e-3, session="two"))
+
+
+def test_what_two_single_sessions_say_waits_and_leaves_the_code_its_finding() -> None:
+    timings = history({"atomic_add": 1.2e-3}, session="two")
+    judgement = judged(timings, Judgement([code_finding("inline_asm")]))
+    of = sorted((f.reference, f.verdict.value, f.evidence) for f in judgement.findings)
+    assert of == [
+        ("inline_asm", "pending", ("codegen", "timing")),
+        ("inline_asm", "regression", ("codegen",)),
+        ("store", "pending", ("timing",)),
+    ]

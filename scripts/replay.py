@@ -1,0 +1,60 @@
+"""Play histories with known truth through the shipped detector and print how often it is wrong.
+
+    python -m scripts.replay                  # simulated worlds, and what is recorded
+    python -m scripts.replay --speed 5000     # a history of so many commits instead, beside asv publish
+
+Deterministic but for the seconds. Exit status: 0, or 2 if something could not be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+
+from scripts.tracker.errors import run_command
+from scripts.tracker.policy import read_policy
+from scripts.tracker.replay import score
+from scripts.tracker.replay_report import print_score, print_speed, recorded_facts
+from scripts.tracker.speed import measure
+from scripts.tracker.workspace import Workspace
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m scripts.replay", description=__doc__.splitlines()[0])
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+    parser.add_argument("--worlds", type=int, default=4, metavar="N", help="of each kind and size")
+    parser.add_argument("--speed", type=int, metavar="COMMITS", help="time a long history instead")
+    options = parser.parse_args()
+    if options.worlds < 1 or (options.speed is not None and options.speed < 100):
+        parser.error("at least 1 world, and at least 100 commits")
+    policy = read_policy().detection
+    console = Console()
+    if options.speed is not None:
+        speed = measure(options.speed, policy, beside_asv=True)
+        print(json.dumps(asdict(speed), indent=1)) if options.format == "json" else print_speed(
+            console, speed
+        )
+        return 0
+    recorded = recorded_facts(Workspace(ROOT))
+    simulated = score(options.worlds, policy)
+    if options.format == "json":
+        document = {
+            "schema": 1,
+            "simulated": asdict(simulated),
+            "recorded": asdict(recorded) if recorded else None,
+        }
+        print(json.dumps(document, indent=1))
+    else:
+        print_score(console, simulated, recorded)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,114 @@
+"""Of everything that was found in the series of a case, what is a change of one pair. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from scripts.tracker.changepoints import Shift
+from scripts.tracker.detected import Seen
+from scripts.tracker.legs import Change, Legs, Source, is_the_machine, legs_of
+from scripts.tracker.search import Search, Track
+from scripts.tracker.series import UNKNOWN_CODE, middle
+
+SMALL = "changes of level beyond the noise that are smaller than policy.toml calls relevant"
+# Places nearer than this are one change, seen in two series with their own noise.
+_SAME_PLACE = 5
+_SNAP = (1, -1, 2, -2)  # how far noise may carry a change from the commit that changed the code
+
+
+def changes_of(search: Search, track: Track) -> list[Seen]:
+    """Changes of the ratio; of the candidate's own time where the ratio stood still; of the machine. Then
+    what the newest values make suspicious."""
+    sources = {
+        Source.RATIO: track,
+        Source.OWN: Track(track.case, track.candidate, ""),
+        Source.MACHINE: Track(track.case, "", ""),
+    }
+    found: list[Seen] = []
+    for source, row in sources.items():
+        if row in search.tracks:
+            fresh = _relevant(search, track, source, search.scan.shifts[search.tracks[row]])
+            found += [s for s in fresh if _is_new(s, found)]
+    for source in (Source.RATIO, Source.OWN):
+        at = search.tracks[sources[source]]
+        suspect = search.scan.suspects[at]
+        if suspect is not None:
+            seen = _seen(search, track, source, [*search.scan.shifts[at], suspect], -1)
+            found += [replace(seen, is_suspicion=True)] if _is_new(seen, found) else []
+    return found
+
+
+def _is_new(seen: Seen, found: list[Seen]) -> bool:
+    return all(abs(seen.change.at - s.change.at) > _SAME_PLACE for s in found)
+
+
+def _relevant(search: Search, track: Track, source: Source, shifts: list[Shift]) -> list[Seen]:
+    """The changes big enough to matter, alone or as steps of a way that is (1.5 % and 1.5 % are 3 %)."""
+    policy = search.policy
+    by_canaries = source is Source.RATIO or (source is Source.OWN and search.panel.canaries)
+    least = policy.relevant_change if by_canaries else policy.environment_change
+    found: list[Seen] = []
+    way: list[Seen] = []
+    for i, shift in enumerate(shifts):
+        seen = _seen(search, track, source, shifts, i)
+        if abs(math.expm1(shift.size)) >= least:
+            search.counts[SMALL] += len(way)
+            way = []
+            found.append(seen)
+            continue
+        if source is Source.MACHINE or is_the_machine(_legs(search, seen.change), shift.size):
+            search.counts[SMALL] += 1
+            continue
+        way.append(seen)
+        whole = math.fsum(s.shift.size for s in way)
+        if abs(math.expm1(whole)) >= least:
+            steps = [s for s in way if s.shift.size * whole > 0]
+            found += [replace(s, whole=whole, steps=len(steps)) for s in steps]
+            search.counts[SMALL] += len(way) - len(steps)
+            way = []
+    search.counts[SMALL] += len(way)
+    return found
+
+
+def _legs(search: Search, change: Change) -> Legs:
+    return legs_of(search.panel, search.level, change, search.roles)
+
+
+def _seen(search: Search, track: Track, source: Source, shifts: list[Shift], i: int) -> Seen:
+    """The shift at ``i`` as a change of the pair of ``track``."""
+    i %= len(shifts)
+    shift, n, window = shifts[i], search.rows.shape[1], search.policy.window_commits
+    start = shifts[i - 1].at if i else 0
+    stop = shifts[i + 1].at if i + 1 < len(shifts) else n
+    old = (max(start, shift.before + 1 - window), shift.before + 1)
+    new = (shift.at, min(stop, shift.at + window))
+    change = Change(track.case, track.candidate, track.reference, shift.before, shift.at, old, new, source)
+    return Seen(_snapped(search, change), shift, shifts[:i])
+
+
+def _snapped(search: Search, change: Change) -> Change:
+    """The change moved to the commit beside it that changed the code, if the values allow it.
+
+    A commit that did not change the code cannot have changed the time, and noise can carry a change by one
+    or two commits.
+    """
+    rows = [search.panel.variant(v) for v in (change.candidate, change.reference)]
+    codes = search.panel.codes[change.case, rows]
+    if (codes[:, [change.before, change.at]] == UNKNOWN_CODE).any():
+        return change
+    row = search.rows[search.tracks[Track(change.case, change.candidate, change.reference)]]
+    if (codes[:, change.before] != codes[:, change.at]).any() or change.source is not Source.RATIO:
+        return change
+    levels = [middle(row[slice(*span)]) for span in (change.old, change.new)]
+    for away in _SNAP:
+        at = change.at + away
+        if not change.old[0] < at < change.new[1] or (codes[:, at - 1] == codes[:, at]).all():
+            continue
+        between = row[min(at, change.at) : max(at, change.at)]
+        should, other = levels if away > 0 else levels[::-1]
+        if (np.abs(between - should) <= np.abs(between - other)).all():
+            return replace(change, before=at - 1, at=at, old=(change.old[0], at), new=(at, change.new[1]))
+    return change

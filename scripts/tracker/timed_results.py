@@ -1,0 +1,74 @@
+"""GPU time out of asv's result files: the variants' kernels, and the canaries beside them."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.model import Case, MeasurementStatus, TimingMeasurement
+from scripts.tracker.results import WORD, Benchmark, CommitResults, remedy
+
+TIMING_BENCHMARK = "attention_backward.AttentionBackward.track_kernel"
+CANARY_BENCHMARK = "controls.Canaries.track_seconds"
+_PARAMS = ("variant", "n_ctx", "head_dim", "causal", "dtype")  # a canary stands where a variant does
+
+
+def timing_measurements(results: CommitResults) -> list[TimingMeasurement]:
+    """A measurement of GPU time for each case of the kernel series. Raises TrackerError like the above."""
+    return _times(results, TIMING_BENCHMARK)
+
+
+def canary_measurements(results: CommitResults) -> list[TimingMeasurement]:
+    """Of work that no Triton commit can change; ``variant`` is the canary's name. Empty without canaries."""
+    return _times(results, CANARY_BENCHMARK)
+
+
+def _times(results: CommitResults, benchmark: str) -> list[TimingMeasurement]:
+    row = results.benchmarks.get(benchmark)
+    if row is None:
+        return []
+    if len(row.params) != len(_PARAMS):
+        raise TrackerError(f"{results.path}: {len(row.params)} parameters of {benchmark}, expected {_PARAMS}")
+    return [
+        _timing_measurement(results, row, words, row.values[i], row.samples[i])
+        for i, words in enumerate(itertools.product(*row.params))
+    ]
+
+
+def _timing_measurement(
+    results: CommitResults,
+    row: Benchmark,
+    words: tuple[str, ...],
+    value: float | None,
+    samples: tuple[float, ...] | None,
+) -> TimingMeasurement:
+    try:
+        variant, n_ctx, head_dim, causal, dtype = map(ast.literal_eval, words)
+        if not all(isinstance(word, str) and WORD.fullmatch(word) for word in (variant, dtype)):
+            raise ValueError("not plain words")
+        case = Case(int(head_dim), bool(causal), dtype, int(n_ctx))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise TrackerError(
+            f"{results.path}: parameters {str(words)[:200]} are not those of the suite ({error}); "
+            f"{remedy(results.path)}"
+        ) from error
+    if value is None:
+        status = MeasurementStatus.FAILED
+    else:
+        status = MeasurementStatus.SKIPPED if math.isnan(value) else MeasurementStatus.OK
+    if status is MeasurementStatus.OK and not (samples and all(0 < s < math.inf for s in samples)):
+        raise TrackerError(f"{results.path}: {words} has a time but no samples above zero: measure again")
+    session = f"{results.machine} {row.started_at}"
+    return TimingMeasurement(
+        commit=results.commit,
+        variant=str(variant),
+        case=case,
+        status=status,
+        session=session,
+        samples_s=samples or (),
+        version=row.version,
+        machine=results.machine,
+        setup=results.setup,
+    )

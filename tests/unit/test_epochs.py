@@ -1,0 +1,93 @@
+"""Code and time of a long history make one finding; epochs and sessions are chosen, never mixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builders import FACTS
+from lived import judged, lived, of, timed, told
+
+from scripts.tracker.epochs import HARMLESS, one_session_each, split_epochs
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History
+from scripts.tracker.model import Verdict
+from scripts.tracker.policy import read_policy
+
+POLICY = read_policy().detection
+N = 60
+
+
+def step(at: int, size: float) -> list[float]:
+    return [1.0] * at + [1 + size] * (N - at)
+
+
+def with_code(series: dict[str, list[float]], changed_at: int) -> History:
+    """atomic_add's writes of dQ become narrow at a commit."""
+    names = {v: ["same"] * N for v in FACTS}
+    names["atomic_add"] = ["wide"] * changed_at + ["narrow"] * (N - changed_at)
+    history = lived(series, N, code=names)
+    history.measurements = [
+        replace(
+            m, metrics={"dq_vector_width": 1.0 if m.evidence and m.evidence.identity == ("narrow",) else 4.0}
+        )
+        for m in history.measurements
+    ]
+    return history
+
+
+def test_code_and_time_are_one_finding() -> None:
+    judgement = judge(with_code({"atomic_add": step(40, 0.2)}, 40))
+    assert told(judgement) == [(Verdict.REGRESSION, "c39", "c40")]
+    [finding] = of(judgement)
+    assert finding.evidence == ("codegen", "timing")
+    assert [c.metric for c in finding.codegen_changes] == ["dq_vector_width"]
+    assert "narrower writes of dQ" in finding.explanation
+
+
+def test_code_that_costs_nothing_is_counted() -> None:
+    judgement = judge(with_code({}, 40))
+    assert judgement.findings == []
+    assert judgement.counts[HARMLESS] == 2  # a pair each
+
+
+def test_code_too_new_for_its_time_stays_a_finding_of_code() -> None:
+    judgement = judge(with_code({}, 58))
+    assert {f.evidence for f in judgement.findings} == {("codegen",)}
+
+
+def test_code_whose_time_is_not_confirmed_stays_beside_it() -> None:
+    judgement = judge(with_code({"atomic_add": step(58, 0.2)}, 58))
+    assert {(f.verdict, f.evidence[0]) for f in of(judgement)} == {
+        (Verdict.PENDING, "codegen"),
+        (Verdict.REGRESSION, "codegen"),
+    }
+
+
+def test_a_history_needs_commits_and_sessions_of_their_own() -> None:
+    history = lived({}, POLICY.min_commits)
+    assert split_epochs(history.timings, POLICY) == (history.timings, [])
+    few = [t for t in history.timings if t.commit != history.commits[0].commit]
+    assert split_epochs(few, POLICY) == ([], few)
+    one = [replace(t, session="one") for t in history.timings]
+    assert split_epochs(one, POLICY) == ([], one)
+
+
+def test_neighbours_are_compared_in_the_session_that_has_both() -> None:
+    history = lived({}, 3)
+    alone = [timed(history.commits[0], v, 5.0, "gpu alone") for v in FACTS]
+    both = [timed(c, v, 1.0, "gpu both") for c in history.commits[:2] for v in FACTS]
+    chosen = one_session_each(alone + both)
+    assert {t.session for t in chosen} == {"gpu both"}
+    assert len(chosen) == 2 * len(FACTS)
+
+
+def test_two_machines_side_by_side_are_no_new_epoch() -> None:
+    history = lived({}, N)
+    others = lived(dict.fromkeys(FACTS, [2.0] * N), N).timings
+    history.timings += [replace(t, machine="other", session=f"other {t.session}") for t in others]
+    assert judge(history).findings == []
+
+
+def test_findings_come_in_the_order_of_their_commits() -> None:
+    judgement = judged([1.0] * 30 + [1.3] * 20 + [1.1] * 30)
+    assert [f.after.label for f in judgement.findings] == ["c30", "c30", "c50", "c50"]
