@@ -19,8 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from scripts.tracker.confirmation import Confirmation, Decision, confirm
+from scripts.tracker.confirmation import confirm
 from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.model import Confirmation, Decision
 from scripts.tracker.policy import read_policy
 from scripts.tracker.processes import run_gpu_session
 from scripts.tracker.request import Request, make_request, plan_of, read_request, unpack, write_request
@@ -115,9 +116,8 @@ def describe(request: Request, answer: Confirmation) -> list[str]:
             f"  {leg.variant:20} {leg.before_s * 1e3:9.3f} -> {leg.after_s * 1e3:9.3f} ms  "
             f"{e.change:+7.2%} ({e.low:+.2%} to {e.high:+.2%})"
         )
-    if answer.ratio:
-        e = answer.ratio
-        lines.append(f"  {'ratio':20} {'':25}  {e.change:+7.2%} ({e.low:+.2%} to {e.high:+.2%})")
+    e = answer.ratio
+    lines.append(f"  {'ratio':20} {'':25}  {e.change:+7.2%} ({e.low:+.2%} to {e.high:+.2%})")
     return lines
 
 

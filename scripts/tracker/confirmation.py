@@ -10,59 +10,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.model import Commit, Finding, Verdict
+from scripts.tracker.model import Commit, Confirmation, Decision, Effect, Finding, Leg, Verdict
 from scripts.tracker.policy import ConfirmPolicy, TimingPolicy
 from scripts.tracker.session_files import SessionFile
 from scripts.tracker.timing import hodges_lehmann
 
+SCHEMA = 1
 _ERROR = 0.05  # of the whole sequence of looks
-
-
-class Decision(StrEnum):
-    """SAME: no difference that would matter. UNKNOWN: the budget ended first."""
-
-    DIFFERENT = "DIFFERENT"
-    SAME = "SAME"
-    UNKNOWN = "UNKNOWN"
-
-
-class Effect(msgspec.Struct, frozen=True):
-    """A change as a share (0.7 is 70 % more), with the interval that the looks allow for."""
-
-    change: float
-    low: float
-    high: float
-
-
-class Leg(msgspec.Struct, frozen=True):
-    """A variant's own time, absolute: medians over all valid blocks, in seconds."""
-
-    variant: str
-    before_s: float
-    after_s: float
-    effect: Effect
-
-
-class Confirmation(msgspec.Struct, frozen=True):
-    """What the sessions said. ``of``: what was asked, "ratio" or the candidate's own "time"."""
-
-    schema: int
-    finding: str
-    decision: Decision
-    of: str
-    reason: str
-    ratio: Effect | None
-    legs: list[Leg]
-    sessions: int
-    gpu: str
-    driver: str
-    started_at: str
 
 
 class CannotCompareError(TrackerError):
@@ -114,13 +75,13 @@ def confirm(
     decision, reason = _decide(asked, len(sessions), policy)
     device = sessions[0].device
     return Confirmation(
-        schema=1,
+        schema=SCHEMA,
         finding=question.finding,
         decision=decision,
         of=question.of,
         reason=reason,
         ratio=ratio,
-        legs=legs,
+        legs=tuple(legs),
         sessions=len(sessions),
         gpu=str(device["gpu"]),
         driver=str(device["driver"]),
@@ -153,7 +114,14 @@ def _leg(variant: str, sessions: list[SessionFile], question: Question, effect: 
         statistics.median(t for session in sessions for t in _samples(session, commit, variant) or [])
         for commit in (question.before, question.after)
     )
-    return Leg(variant, before_s, after_s, effect)
+    kernels = [_kernels(sessions[0], c, variant) for c in (question.before, question.after)]
+    return Leg(variant, before_s, after_s, effect, (kernels[0], kernels[1]))
+
+
+def _kernels(session: SessionFile, commit: Commit, variant: str) -> tuple[str, ...]:
+    return next(
+        tuple(s.identity) for s in session.subjects if (s.commit, s.variant) == (commit.commit, variant)
+    )
 
 
 def _difference(session: SessionFile, question: Question, variant: str) -> list[float] | None:
@@ -179,3 +147,40 @@ def _why(sessions: list[SessionFile], question: Question, variant: str) -> str:
             if subject.variant == variant and subject.status != "ok":
                 return f"{subject.status} at {subject.label}: {subject.message}"
     return "not in the session"
+
+
+def read_confirmations(folder: Path) -> dict[str, Confirmation]:
+    """{finding: answer} of a folder, which need not exist. Raises TrackerError naming a damaged file."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            answer = msgspec.json.decode(path.read_bytes(), type=Confirmation)
+            if answer.schema != SCHEMA:
+                raise ValueError(f"schema {answer.schema}, this program reads {SCHEMA}")
+            if answer.finding != path.stem or not answer.legs:
+                raise ValueError("not of the finding in its name, or without legs")
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+            raise TrackerError(f"{path}: not an answer of scripts.confirm ({error}); delete it") from error
+        found[answer.finding] = answer
+    return found
+
+
+def with_confirmations(
+    findings: list[Finding], answers: dict[str, Confirmation], kernels: Callable[..., tuple[str, ...] | None]
+) -> list[Finding]:
+    """``kernels(commit, variant, case)``: identities of today's code, None if unknown. An answer about other
+    kernels, of earlier sources, says nothing of a finding."""
+
+    def is_current(finding: Finding, answer: Confirmation) -> bool:
+        case = replace(finding.case, n_ctx=None)
+        pairs = [(leg.variant, leg.kernels) for leg in answer.legs]
+        return all(
+            kernels(commit.commit, variant, case) in (None, identity)
+            for variant, both in pairs
+            for commit, identity in zip((finding.before, finding.after), both, strict=True)
+        )
+
+    return [
+        replace(f, confirmation=answers[f.id]) if f.id in answers and is_current(f, answers[f.id]) else f
+        for f in findings
+    ]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from scripts.tracker.model import Case, Commit, Finding, Verdict
+from scripts.tracker.model import Case, Commit, Decision, Finding, Verdict
 
 # What a reader must see first.
 SEVERITY = (
@@ -31,6 +31,12 @@ VERDICT_WORDS = {
     Verdict.PENDING: "waiting for confirmation",
     Verdict.NO_VALID_DATA: "no valid data",
     Verdict.NO_CHANGE: "no change",
+}
+
+CONFIRMED = {
+    Decision.DIFFERENT: "confirmed",
+    Decision.SAME: "not reproduced",
+    Decision.UNKNOWN: "neither confirmed nor refuted",
 }
 
 
@@ -119,6 +125,20 @@ class FindingGroup:
             f"{high:+.1%}; {alone}head_dim {worst.case.head_dim}, n_ctx {worst.case.n_ctx}, of {len(timed)})"
         )
         return ChangeRow(self.candidate, f"GPU time over {reference}", "GPU time", values)
+
+    def confirmations_of(self, verdict: Verdict) -> list[str]:
+        """What fresh sessions said, a line each."""
+        lines = []
+        for finding in self.of(verdict):
+            if (answer := finding.confirmation) is not None:
+                effect = answer.asked
+                whose = "alone" if answer.of == "time" else f"over {finding.reference}"
+                where = f"head_dim {finding.case.head_dim}, n_ctx {finding.case.n_ctx}"
+                lines.append(
+                    f"{CONFIRMED[answer.decision]} in {answer.sessions} more sessions: {whose} "
+                    f"{effect.change:+.1%} ({effect.low:+.1%} to {effect.high:+.1%}; {where}; {answer.gpu})"
+                )
+        return lines
 
     def of(self, verdict: Verdict) -> list[Finding]:
         return [f for f in self.findings if f.verdict is verdict]

@@ -7,6 +7,7 @@ from collections import Counter
 from scripts.tracker.attribute import NO_HISTORY, UNKNOWN, name_suspects
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.codegen_diff import judge_codegen
+from scripts.tracker.confirmation import with_confirmations
 from scripts.tracker.epochs import judge_epochs, one_session_each, split_epochs
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.measured import History
@@ -50,7 +51,20 @@ def judge(history: History) -> Judgement:
     stages = StageComparer(lambda digest: _text(digest, history))
     judgement.findings = with_stages(judgement.findings, history.measurements, stages)
     _name_suspects(judgement, history)
+    identities = _identities(history)
+    judgement.findings = with_confirmations(
+        judgement.findings, history.confirmations, lambda *key: identities.get(key)
+    )
     return judgement
+
+
+def _identities(history: History) -> Identities:
+    """{(commit, variant, case): identities of its kernels} on the timed target."""
+    return {
+        (m.commit, m.variant, m.case): m.evidence.identity
+        for m in history.measurements
+        if m.target == TIMED_TARGET and m.evidence is not None and m.evidence.identity
+    }
 
 
 def _judge_time(
@@ -61,6 +75,9 @@ def _judge_time(
     compiled: set[tuple[str, str, Case]],
 ) -> Judgement:
     """Few commits far apart by their neighbours, a history of consecutive ones as series."""
+    timed = {t.commit for t in history.timings}
+    of_timed = [m for m in history.measurements if m.commit in timed and m.target == TIMED_TARGET]
+    between_timed = judge_codegen(of_timed, history.commits, roles, policy.codegen).findings
     roles = roles | {t.variant: Role.CANARY for t in history.canaries}
     _, apart = split_epochs(history.timings, policy.detection)
     judged = judge_timing(
@@ -71,14 +88,10 @@ def _judge_time(
         TIMED_TARGET,
         of_code,
         compiled,
+        between_timed,
     )
-    identities: Identities = {
-        (m.commit, m.variant, m.case): m.evidence.identity
-        for m in history.measurements
-        if m.target == TIMED_TARGET and m.evidence is not None and m.evidence.identity
-    }
     panels = build_panels(
-        history.timings, history.canaries, history.commits, TIMED_TARGET, identities, judged.counts
+        history.timings, history.canaries, history.commits, TIMED_TARGET, _identities(history), judged.counts
     )
     return judge_epochs(panels, roles, policy.detection, judged, history.commits)
 

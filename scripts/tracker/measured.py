@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from scripts.tracker.commit_source import find_history
+from scripts.tracker.confirmation import read_confirmations
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import CommitHistory
 from scripts.tracker.model import (
     STATUS_IN_STORE,
     CodegenMeasurement,
     Commit,
+    Confirmation,
     TimingMeasurement,
     VariantFacts,
 )
@@ -44,7 +46,8 @@ class History:
 
     ``commits``: first-parent order. ``problems``: files that could not be read; a judgement with
     problems is incomplete. ``notes``: what was left out on purpose, and why. ``evidence``: where the texts
-    behind the measurements are. ``triton``: where the commits between the measured ones can be looked up.
+    behind the measurements are. ``confirmations``: {finding: what fresh sessions said}. ``triton``: where the
+    commits between the measured ones can be looked up.
     """
 
     commits: list[Commit] = field(default_factory=list)
@@ -58,6 +61,7 @@ class History:
     problems: list[TrackerError] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     triton: CommitHistory | None = None
+    confirmations: dict[str, Confirmation] = field(default_factory=dict)
     evidence: EvidenceStore | None = None
 
     def timed_on(self) -> list[str]:
@@ -142,6 +146,7 @@ def _load_folder(root: Path, history: History) -> list[CommitResults]:
         history.variants = {**read_variants(root), **history.variants}
         history.machines = {**read_machines(root), **history.machines}
         history.flops = {**read_flops(root), **history.flops}
+        history.confirmations = {**read_confirmations(root / "confirmations"), **history.confirmations}
         for target, failures in read_failures(root).items():
             history.failures.setdefault(target, {}).update(failures)
     except TrackerError as error:

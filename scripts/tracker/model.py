@@ -209,6 +209,58 @@ class Suspect:
     bump: str | None = None
 
 
+class Decision(StrEnum):
+    """What a confirmation says. SAME: no difference that would matter. UNKNOWN: the budget ended first."""
+
+    DIFFERENT = "DIFFERENT"
+    SAME = "SAME"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A change as a share (0.7 is 70 % more), with its interval."""
+
+    change: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """A variant's own time, absolute: medians over all valid blocks, in seconds. ``kernels``: identities of
+    what was timed, before and after."""
+
+    variant: str
+    before_s: float
+    after_s: float
+    effect: Effect
+    kernels: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What fresh sessions said of a finding; see `confirmation`. ``of``: what was asked, "ratio" or the
+    candidate's own "time"."""
+
+    schema: int
+    finding: str
+    decision: Decision
+    of: str
+    reason: str
+    ratio: Effect
+    legs: tuple[Leg, ...]
+    sessions: int
+    gpu: str
+    driver: str
+    started_at: str
+
+    @property
+    def asked(self) -> Effect:
+        """The effect that was asked for; the first leg is the candidate's."""
+        return self.ratio if self.of == "ratio" else self.legs[0].effect
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A verdict with its evidence; the JSON of `flag_regressions` has these fields and names.
@@ -219,7 +271,8 @@ class Finding:
     explanation says it.
     ``attribution``: how far the suspects can be trusted, or why there are none; not in the JSON either,
     `python -m scripts.attribute` says it.
-    ``excerpt``: the difference on dQ's path in `first_changed_stage`, line by line.
+    ``excerpt``: the difference on dQ's path in `first_changed_stage`, line by line. ``confirmation``: what
+    fresh sessions said of it, None if none was asked.
     """
 
     id: str
@@ -244,6 +297,7 @@ class Finding:
     candidate_change: float | None = None
     attribution: str = ""
     excerpt: str | None = None
+    confirmation: Confirmation | None = None
 
     @property
     def subject(self) -> str:

@@ -67,6 +67,7 @@ def _what_changed(group: FindingGroup, verdict: Verdict) -> str:
     for row in rows:
         whose = "" if row.variant == group.candidate else f"{row.variant}: "
         lines.append(f"{whose}{row.metric} {row.values}")
+    lines += group.confirmations_of(verdict)
     if words := suspects_in_short(group.of(verdict)):
         lines.append(words)
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scripts.tracker.model import (
@@ -45,15 +46,18 @@ def judge_timing(
     target: str,
     codegen: Judgement,
     compiled: set[tuple[str, str, Case]],
+    between_timed: Sequence[Finding] = (),
 ) -> Judgement:
     """Findings of time, with the code's changes beside them, and the code's findings that no time settles.
 
     ``timings``: of one target and version. Epochs are never mixed: each is its own series.
     ``compiled``: (commit, variant, case) whose code was looked at, so that "nothing changed in the code" is
-    said of no other.
+    said of no other. ``between_timed``: findings of the code of timed commits that have others, compiled
+    only, between them: the time's change is explained by all that changed on the way.
     """
     judgement = Judgement(counts=codegen.counts.copy())
-    code = {(f.candidate, f.reference, f.case, f.before, f.after): f for f in codegen.findings}
+    findings = [*between_timed, *codegen.findings]
+    code = {(f.candidate, f.reference, f.case, f.before, f.after): f for f in findings}
     settled: set[str] = set()
     harmless: dict[str, bool] = {}
     series: dict[tuple[str, str, Case], list[TimingMeasurement]] = defaultdict(list)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import datetime
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from builders import finding
 
-from scripts.tracker.confirmation import CannotCompareError, Decision, Question, confirm
-from scripts.tracker.model import Commit
+from scripts.tracker.confirmation import (
+    CannotCompareError,
+    Question,
+    confirm,
+    read_confirmations,
+    with_confirmations,
+)
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.groups import group_findings
+from scripts.tracker.model import Commit, Decision, Verdict
 from scripts.tracker.policy import read_policy
 from scripts.tracker.session_files import SessionFile
 
@@ -93,7 +103,6 @@ def test_a_claim_about_the_reference_is_asked_of_the_ratio() -> None:
     assert decide(found) is Decision.SAME
     answer = confirm(replace(QUESTION, of="ratio"), found, POLICY.timing, POLICY.confirm)
     assert answer.decision is Decision.DIFFERENT
-    assert answer.ratio is not None
     assert answer.ratio.change == pytest.approx(0.25, abs=0.01)
     assert [leg.variant for leg in answer.legs] == ["atomic_add", "inline_asm"]
     assert answer.legs[1].after_s == pytest.approx(0.8e-3, rel=0.03)
@@ -137,3 +146,56 @@ def test_false_answers_are_rare(truth: float) -> None:
                 break
         wrong += decision is (Decision.DIFFERENT if truth == 1.0 else Decision.SAME)
     assert wrong == 0
+
+
+def answer_of(folder: Path, **changes: Any) -> Path:
+    found = [session({"atomic_add": 1.2, "inline_asm": 1.0}, seed) for seed in (1, 2)]
+    answer = confirm(QUESTION, found, POLICY.timing, POLICY.confirm)
+    path = folder / f"{answer.finding}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode({**asdict(answer), **changes}))
+    return path
+
+
+def test_an_answer_is_read_back(tmp_path: Path) -> None:
+    answer_of(tmp_path)
+    [(finding, answer)] = read_confirmations(tmp_path).items()
+    assert (finding, answer.decision, answer.sessions) == (QUESTION.finding, Decision.DIFFERENT, 2)
+    assert answer.asked.change == pytest.approx(0.2, abs=0.01)
+    assert read_confirmations(tmp_path / "none") == {}
+
+
+@pytest.mark.parametrize("change", [{"schema": 2}, {"legs": []}, {"decision": "MAYBE"}, {"finding": "other"}])
+def test_a_damaged_answer_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = answer_of(tmp_path, **change)
+    with pytest.raises(TrackerError, match=rf"{path.name}: not an answer of scripts.confirm"):
+        read_confirmations(tmp_path)
+
+
+def test_an_answer_about_other_kernels_says_nothing(tmp_path: Path) -> None:
+    answer_of(tmp_path)
+    answers = read_confirmations(tmp_path)
+    suspicion = replace(finding(Verdict.REGRESSION), id=QUESTION.finding, before=BEFORE, after=AFTER)
+
+    def today(commit: str, variant: str, _case: object) -> tuple[str, ...] | None:
+        return (f"{variant}{commit == AFTER.commit}",)
+
+    [confirmed] = with_confirmations([suspicion], answers, today)
+    assert confirmed.confirmation == answers[QUESTION.finding]
+    [renewed] = with_confirmations([suspicion], answers, lambda *_: ("compiled anew",))
+    assert renewed.confirmation is None
+    [unknown] = with_confirmations([suspicion], answers, lambda *_: None)
+    assert unknown.confirmation is not None
+
+
+@pytest.mark.parametrize(
+    ("effect", "words"),
+    [(1.2, "confirmed in 2 more sessions: alone"), (1.0, "not reproduced in 2 more sessions: alone")],
+)
+def test_the_table_says_what_fresh_sessions_said(effect: float, words: str) -> None:
+    found = [session({"atomic_add": effect, "inline_asm": 1.0}, seed) for seed in (1, 2)]
+    answer = confirm(QUESTION, found, POLICY.timing, POLICY.confirm)
+    [group] = group_findings([replace(finding(Verdict.REGRESSION), confirmation=answer)])
+    [line] = group.confirmations_of(Verdict.REGRESSION)
+    assert line.startswith(words)
+    assert "NVIDIA H100" in line

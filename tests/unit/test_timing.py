@@ -7,8 +7,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from builders import COMMITS, NEW, OLD, ROLES, TARGET, VERSION
+from builders import COMMITS, FACTS, NEW, OLD, ROLES, TARGET, VERSION, measured
 
+from scripts.tracker.judge import judge
+from scripts.tracker.measured import History
 from scripts.tracker.model import (
     Case,
     CodegenChange,
@@ -245,3 +247,19 @@ def test_what_two_single_sessions_say_waits_and_leaves_the_code_its_finding() ->
         ("inline_asm", "regression", ("codegen",)),
         ("store", "pending", ("timing",)),
     ]
+
+
+def test_time_over_commits_that_were_only_compiled_has_the_code_of_its_own_ends() -> None:
+    """Bisect compiles releases between two timed ones: their code must not hide what the time is about."""
+    ends, middle = (COMMITS[0], COMMITS[2]), COMMITS[1]
+    slow = {ends[0]: 1e-3, ends[1]: 1.3e-3}
+    timings = [timed(c, v, slow[c] if v == "atomic_add" else 1e-3) for c in ends for v in ROLES]
+    code = [
+        measured(c, v, {"dq_vector_width": 4 if c == ends[0] or v != "atomic_add" else 1})
+        for c in (ends[0], middle, ends[1])
+        for v in ROLES
+    ]
+    past = History(commits=list(COMMITS), measurements=code, timings=timings, variants=dict(FACTS))
+    found = [f for f in judge(past).findings if "timing" in f.evidence]
+    assert {(f.before, f.after) for f in found} == {ends}
+    assert all("narrower writes of dQ" in f.explanation for f in found)
