@@ -18,7 +18,7 @@ from asv.runner import BenchmarkResult
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, write_json
-from scripts.tracker.model import Case
+from scripts.tracker.model import Case, Commit
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commits, read_variants
 from scripts.tracker.store import EvidenceStore, atomic_write
@@ -29,10 +29,11 @@ CANARIES_BENCHMARK = "controls.Canaries.track_seconds"
 
 
 class Subject(msgspec.Struct):
-    """What a session says of one (commit, variant); see `kernels.interleave.Subject`."""
+    """What a session says of one (commit, variant); see `kernels.session_file.Subject`."""
 
     commit: str
     label: str
+    copy: int
     variant: str
     status: str
     message: str | None
@@ -86,8 +87,7 @@ class SessionFile(msgspec.Struct):
 
     def samples(self, subject: Subject, series: str) -> list[float]:
         """Valid samples in block order; of the kernel whose timing it shares, if it shares one."""
-        if subject.shared_with is not None:
-            subject = self._subject(*subject.shared_with)
+        subject = self.base_of(subject)
         return self.valid(subject.kernel_s if series == "kernel" else subject.backward_s, series)
 
     def valid(self, taken: list[float], series: str) -> list[float]:
@@ -95,8 +95,18 @@ class SessionFile(msgspec.Struct):
         blocks = [block.valid for block in self.blocks if block.series == series]
         return [s for s, valid in zip(taken, blocks, strict=True) if valid]
 
-    def _subject(self, commit: str, variant: str) -> Subject:
-        return next(s for s in self.subjects if (s.commit, s.variant) == (commit, variant))
+    def base_of(self, subject: Subject) -> Subject:
+        """Whose timing it is: its own, or that of an equal kernel. Raises ValueError if that is not there."""
+        if subject.shared_with is None:
+            return subject
+        for other in self.subjects:
+            if [other.commit, other.variant] == subject.shared_with and other.copy == subject.copy:
+                return other
+        raise ValueError(f"{subject.variant} shares a timing that is not there")
+
+    def has_series(self, series: str) -> bool:
+        """Whether the plan asked for it: a session may leave out the whole backward."""
+        return any(block.series == series for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +147,11 @@ def _read_session(path: Path) -> SessionFile:
             is_timed = subject.status == "ok" and subject.shared_with is None
             if is_timed and expected != (series.count("kernel"), series.count("backward")):
                 raise ValueError(f"{subject.variant} has samples of other blocks")
+            if subject.shared_with is not None:
+                document.base_of(subject)
+        for name, canary in document.canaries.items():
+            if canary.kernel_s and len(canary.kernel_s) != series.count("kernel"):
+                raise ValueError(f"{name} has samples of other blocks")
     except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise TrackerError(f"{path}: not a session file ({error}); run its plan again") from error
     times = [t for s in document.subjects for t in (*s.kernel_s, *s.backward_s)]
@@ -171,16 +186,16 @@ def record_sessions(
              "power_limit_w": str(device["power_limit_w"]), "os": "Linux", "arch": "x86_64",
              "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip
     known = read_commits(history)
-    dates = {release.version: release.date for release in known_releases()}
-    commits = dict.fromkeys((s.commit, s.label) for d in documents for s in d.subjects)
-    if twice := [label for commit, label in commits if sum(c == commit for c, _ in commits) > 1]:
-        raise TrackerError(f"{', '.join(twice)}: one commit timed twice (A/A) is for scripts.noise only")
-    if missing := [label for commit, label in commits if commit not in {c.commit for c in known}]:
-        raise TrackerError(f"{history}/commits.json does not have {', '.join(missing)}: run make track first")
+    commits = {s.commit: s.label for d in documents for s in d.subjects}
+    if twice := {s.label for d in documents for s in d.subjects if s.copy > 1}:
+        raise TrackerError(
+            f"{', '.join(sorted(twice))}: one commit timed twice (A/A) is for scripts.noise only"
+        )
+    dates = _dates(commits, known, history)
     for document in documents:
         _check_identities(document, evidence)
-    for commit, label in commits:
-        noon = datetime.datetime.combine(dates[label], datetime.time(12), datetime.UTC)
+    for commit, date in dates.items():
+        noon = datetime.datetime.combine(date, datetime.time(12), datetime.UTC)
         row = Results({**entry, "python": "3"}, {}, commit, int(noon.timestamp() * 1000), "3", "session", {})
         for suite in suites:
             for name in suite.benchmarks:
@@ -193,6 +208,19 @@ def record_sessions(
     benchmarks = {name: _metadata(name, suite) for suite in suites for name in suite.benchmarks}
     atomic_write(results / "benchmarks.json", json.dumps({**benchmarks, "version": 2}, indent=1).encode())
     return machine, len(commits)
+
+
+def _dates(commits: dict[str, str], known: list[Commit], history: Path) -> dict[str, datetime.date]:
+    """When each commit was released. By the history's labels: a session of asv's has labels of its own."""
+    labels = {c.commit: c.label for c in known}
+    if missing := [label for commit, label in commits.items() if commit not in labels]:
+        raise TrackerError(f"{history}/commits.json does not have {', '.join(missing)}: run make track first")
+    releases = {release.version: release.date for release in known_releases()}
+    if undated := [labels[commit] for commit in commits if labels[commit] not in releases]:
+        raise TrackerError(
+            f"{', '.join(undated)}: not in scripts/releases.toml, so without a date; add it there"
+        )
+    return {commit: releases[labels[commit]] for commit in commits}
 
 
 def _check_identities(document: SessionFile, evidence: EvidenceStore) -> None:
@@ -240,7 +268,7 @@ def _value(documents: list[SessionFile], commit: str, key: _Key, series: str) ->
         for subject in document.subjects:
             if (subject.commit, subject.variant) != (commit, key.what):
                 continue
-            if subject.status == "unsupported":
+            if subject.status == "unsupported" or not document.has_series(series):
                 return float("nan")
             if document.status == "no_valid_data":
                 return None
@@ -252,7 +280,8 @@ def _canary(documents: list[SessionFile], key: _Key) -> list[float] | float | No
     """The same for all commits of a session: they share its blocks. NaN where it was not timed."""
     for document in documents:
         if key.is_of(document.case) and key.what in document.canaries:
-            if document.status == "no_valid_data":
-                return None
-            return document.valid(document.canaries[key.what].kernel_s, "kernel") or float("nan")
+            taken = document.canaries[key.what].kernel_s
+            if not taken:  # no torch, or torch cannot
+                return float("nan")
+            return None if document.status == "no_valid_data" else document.valid(taken, "kernel") or None
     return float("nan")
