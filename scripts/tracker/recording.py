@@ -129,10 +129,15 @@ def read_sessions(folder: Path) -> list[SessionFile]:
     documents = [_read_session(path) for path in sorted(folder.glob("hd*.json"))]
     if not documents:
         raise TrackerError(f"{folder}: holds no session file (hd*.json)")
+    check_one_device(documents, str(folder))
+    return documents
+
+
+def check_one_device(documents: list[SessionFile], where: str) -> None:
+    """Raises TrackerError if GPU, driver or limits differ. Cards of one kind count as one device."""
     epochs = {json.dumps({**d.device, "uuid": None}, sort_keys=True) for d in documents}
     if len(epochs) > 1:
-        raise TrackerError(f"{folder}: sessions of different devices or drivers; record them apart")
-    return documents
+        raise TrackerError(f"{where}: sessions of different devices or drivers; take them apart")
 
 
 def _read_session(path: Path) -> SessionFile:
