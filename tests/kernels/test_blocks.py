@@ -4,6 +4,8 @@ when it ends."""
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -452,3 +454,11 @@ def test_the_file_is_written_while_a_session_runs(both: Plan, monkeypatch: pytes
     timed = timing(both, machine)
     timed.run()
     assert 0 < len(written(timed.file)["blocks"]) < 8
+
+
+def test_the_blocks_are_tested_without_a_gpus_libraries() -> None:
+    absent = ("cuda", "cuda.core", "cuda.bindings", "pynvml", "torch", "triton")
+    program = f"import sys; sys.modules.update(dict.fromkeys({absent!r})); import kernels.blocks"
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
