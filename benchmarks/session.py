@@ -21,6 +21,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -32,8 +34,11 @@ from kernels.plan import Plan, TimedCase, spread
 # asv imports every module of this package, also where there is no GPU: what needs one is imported late.
 
 _WORKER_DEADLINE_MARGIN_S = 300.0
+_STOP_DEADLINE_S = 30.0  # for a worker that was told to stop: to end a block and write it
+_LEAST_BUDGET_S = 1.0  # a worker without any would time nothing, but still say what it leaves out
 _EXIT_CULPRIT = 75  # the worker could name the kernel that faulted or hung
 _EXIT_STOPPED = 130
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a scheduler, a closed terminal
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -64,38 +69,60 @@ class Workers:
 
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
+        self._lock = threading.Lock()
+        self._is_stopping = False
 
     def run(self, command: list[str], gpu: str, deadline_s: float) -> int:
-        """Its exit status. The worker sees its own GPU only: torch takes the first that it sees."""
+        """Its exit status, 1 if it was killed. The worker sees its own GPU only: torch takes the first that
+        it sees."""
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": gpu}
-        process = subprocess.Popen(command, env=environment, cwd=_ROOT)  # noqa: S603 - our own module
-        self._running.append(process)
+        with self._lock:  # or a worker would be started, and waited for, after all were told to stop
+            if self._is_stopping:
+                return _EXIT_STOPPED
+            process = subprocess.Popen(command, env=environment, cwd=_ROOT)  # noqa: S603 - our own module
+            self._running.append(process)
         try:
-            return process.wait(deadline_s)
+            status = process.wait(deadline_s)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
             print(f"session: the worker on {gpu} did not end within {deadline_s:.0f} s", file=sys.stderr)
             return 1
+        if status < 0:  # by the system for its memory, or by a crash: no success, beside others that end well
+            print(f"session: signal {-status} ended the worker on {gpu}", file=sys.stderr)
+            return 1
+        return status
 
     def stop(self) -> None:
-        """They write what they have and end."""
+        """They write what they have and end; one that does not is killed. None is started after this."""
+        with self._lock:
+            self._is_stopping = True
         for process in self._running:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+        deadline_s = time.monotonic() + _STOP_DEADLINE_S
+        for process in self._running:
+            try:
+                process.wait(max(0.0, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()  # `run` waits for it
 
 
 def _supervise(
     plan: Plan, gpu: str, cases: list[TimedCase], spawn: Callable[[list[str], str, float], int]
 ) -> int:
-    """Start workers on one GPU until one ends well. Each start leaves out one more kernel, so it ends."""
+    """Start workers on one GPU until one ends well. Each start leaves out one more kernel, so it ends; all of
+    them together have the plan's budget."""
     folder = Path(plan.out) / "workers"
     folder.mkdir(parents=True, exist_ok=True)
     state, share = folder / f"{gpu}-excluded.json", folder / f"{gpu}-plan.json"
     state.unlink(missing_ok=True)
-    share.write_text(json.dumps(vars(plan.of_gpu(gpu, cases))))
+    deadline_s = time.monotonic() + plan.budget_s
     command = [sys.executable, "-m", "benchmarks.session", str(share), "--worker", str(state)]
     while True:
-        status = spawn(command, gpu, plan.budget_s + _WORKER_DEADLINE_MARGIN_S)
+        left = replace(plan, budget_s=max(_LEAST_BUDGET_S, deadline_s - time.monotonic()))
+        share.write_text(json.dumps(vars(left.of_gpu(gpu, cases))))
+        status = spawn(command, gpu, left.budget_s + _WORKER_DEADLINE_MARGIN_S)
         if status != _EXIT_CULPRIT:
             return status
 
@@ -105,7 +132,7 @@ def shares(
 ) -> dict[str, list[TimedCase]]:
     """What is left to time on each GPU, after finished and re-used cases. ``describe``: a GPU's epoch.
 
-    Raises RuntimeError if a GPU is not there, ValueError for a damaged record.
+    Raises RuntimeError if a GPU is not there.
     """
     from kernels.session_file import is_complete, reuse
 
@@ -116,7 +143,8 @@ def shares(
     left = {}
     for gpu, cases in spread(plan.timed_cases(), gpus).items():
         device = describe(gpu)
-        done = [case for case in cases if is_complete(Path(plan.out) / f"{case.slug}.json", plan, device)]
+        paths = {case: Path(plan.out) / f"{case.slug}.json" for case in cases}
+        done = [case for case in cases if is_complete(paths[case], plan, case, device)]
         reused = [case for case in cases if case not in done and reuse(plan, case, device)]
         left[gpu] = [case for case in cases if case not in done and case not in reused]
         print(
@@ -143,6 +171,14 @@ def run(plan: Plan) -> int:
             raise
 
 
+def _stop_once(*_: object) -> None:
+    """The first signal ends the session, the next ones would cut short the writing of what it has. Ctrl-C
+    reaches a worker twice: from the terminal and from its supervisor."""
+    for ending in _ENDINGS:
+        signal.signal(ending, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.session",
@@ -154,7 +190,9 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="time again what an earlier session timed")
     parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's TERM, like Ctrl-C
+    for ending in _ENDINGS:
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # nohup
+            signal.signal(ending, _stop_once)
     try:
         plan = Plan.read(options.plan)
         if options.worker:

@@ -1,23 +1,20 @@
-"""The blocks of one case: every kernel once, in an order drawn anew from the recorded seed, so that drift of
-clocks and temperature hits all alike.
-
-Before each launch dQ is zeroed and then the L2 flushed, outside the timed region (zeroing after the flush
-would leave dQ in the L2). Two series: "kernel" (the variant's own kernels, and the canaries) and "backward"
-(preprocess, zeroing, kernels, conversion of dQ: what issue 4717 timed). A block in which the GPU throttled
-for heat or by hardware is marked, left out and taken again.
+"""How many blocks of a case are taken, and which count: until the ratios are known well enough, within the
+plan's bounds and budget. A block in which the GPU throttled for heat or by hardware is marked, left out and
+taken again; a case with too many of them has no valid data.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.plan import Plan
-from kernels.session_file import CaseFile, Subject, exclusion_key
+from kernels.sampling import Run, Sampler, Watch
+from kernels.session_file import CaseFile
 
 if TYPE_CHECKING:  # so that the order of things is tested without a GPU
     from cuda.core import Buffer
@@ -27,27 +24,8 @@ if TYPE_CHECKING:  # so that the order of things is tested without a GPU
     from kernels.telemetry import Telemetry
     from kernels.workload import Workload
 
-FLUSH_BYTES = 128 * 2**20  # twice the 60 MB L2 of an H200 (50 MB: H100)
-KERNEL_DEADLINE_S = 20.0  # the slowest kernel takes 0.2 s; one that takes longer than this hangs
 _WRITE_EVERY_S = 10.0
 _MAX_ATTEMPTS_SHARE = 2  # throttled blocks are taken again, up to so many times the plan's maximum in all
-
-
-class CulpritError(RuntimeError):
-    """A kernel faulted or hung: this process's context is lost. ``key``: what to leave out next time."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
-
-
-def wait(event: Any, culprit: Callable[[], str]) -> None:
-    """Wait for an event of the stream, but not for ever. Raises CulpritError."""
-    deadline_s = time.monotonic() + KERNEL_DEADLINE_S
-    while not event.is_done:
-        if time.monotonic() > deadline_s:
-            raise CulpritError(culprit(), f"did not end within {KERNEL_DEADLINE_S:.0f} s")
-        time.sleep(0.0002)
 
 
 @dataclass
@@ -57,42 +35,6 @@ class Ready:
     file: CaseFile
     workload: Workload
     runs: list[Run]
-
-
-class Run:
-    """The launches of one distinct identity, with its events."""
-
-    def __init__(
-        self,
-        subject: Subject,
-        launches: list[Any],
-        preprocess: Any,
-        convert: Any,
-        workload: Workload,
-        gpu: Gpu,
-    ) -> None:
-        self.subject, self.workload = subject, workload
-        self._launches, self._preprocess, self._convert = launches, preprocess, convert
-        self._stream = gpu.stream
-        self.start, self.end = gpu.timing_event(), gpu.timing_event()
-
-    def kernels_only(self) -> None:
-        for call in self._launches:
-            call(self._stream)
-
-    def whole_backward(self) -> None:
-        self._preprocess(self._stream)
-        self.workload.zero_dq()
-        self.kernels_only()
-        self._convert(self._stream)
-
-
-class Watch:
-    """A canary with its events."""
-
-    def __init__(self, canary: Canary, gpu: Gpu) -> None:
-        self.name, self.key, self.run = canary.name, canary.key, canary.run
-        self.start, self.end = gpu.timing_event(), gpu.timing_event()
 
 
 class Timing:
@@ -109,30 +51,32 @@ class Timing:
         canaries: list[Canary],
     ) -> None:
         """``deadline_s``: on the monotonic clock; no block starts after it."""
-        self.plan, self.file, self.workload, self.runs = plan, ready.file, ready.workload, ready.runs
-        self._telemetry, self._flush, self._deadline_s = telemetry, flush, deadline_s
-        self._stream = gpu.stream
-        self._watches = [Watch(canary, gpu) for canary in canaries if canary.run]
+        self.plan, self.file = plan, ready.file
+        self._telemetry, self._deadline_s = telemetry, deadline_s
+        watches = [Watch(canary, gpu) for canary in canaries if canary.run]
         for canary in canaries:
             self.file.canaries.setdefault(canary.name, {"message": canary.message, "kernel_s": []})
+        self._sampler = Sampler(ready.file.case, plan.seed, gpu, flush, ready.workload, ready.runs, watches)
         self._written_s = time.monotonic()
 
     def run(self) -> None:
+        """Raises CulpritError; what was measured before is in the file."""
         plan, file = self.plan, self.file
-        for run in self.runs:  # clocks up, instruction caches and memory touched
-            run.kernels_only()
+        self._sampler.warm_up()
         for series in self._schedule():
             if time.monotonic() > self._deadline_s:
-                file.note = f"stopped by the budget of {plan.budget_s:.0f} s"
+                file.note = "stopped by the budget; the same plan goes on from here"
                 break
             self._block(series)
-        enough = file.valid("kernel") >= plan.min_blocks
-        enough &= file.valid("backward") >= min(plan.backward_blocks, plan.min_blocks)
-        file.complete = enough
-        if not enough and file.note is None:
-            taken, valid = file.taken("kernel"), file.valid("kernel")
+        wanted = {"kernel": plan.min_blocks, "backward": min(plan.backward_blocks, plan.min_blocks)}
+        short = [series for series, least in wanted.items() if file.valid(series) < least]
+        file.complete = not short
+        if short and file.note is None:
+            taken, valid = file.taken(short[0]), file.valid(short[0])
             file.status, file.complete = "no_valid_data", True
-            file.note = f"the GPU throttled (heat or hardware) in {taken - valid} of {taken} blocks"
+            file.note = (
+                f"the GPU throttled (heat or hardware) in {taken - valid} of {taken} {short[0]} blocks"
+            )
 
     def _schedule(self) -> Iterator[str]:
         """Kernel blocks until enough is known, with the backward blocks spread among the first of them."""
@@ -152,38 +96,20 @@ class Timing:
                     yield series
 
     def _block(self, series: str) -> None:
-        file, case = self.file, self.file.case
-        number = len(file.blocks)
-        # A stream of its own for each block: a session that goes on later draws the same orders.
-        rng = np.random.default_rng([self.plan.seed, case.n_ctx, case.head_dim, number])
+        file = self.file
         before = self._telemetry.read()
-        timed: list[Run | Watch] = [*self.runs, *(self._watches if series == "kernel" else [])]
-        timed = [timed[index] for index in rng.permutation(len(timed))]
-        for entry in timed:
-            self.workload.zero_dq()
-            self._flush.fill(0, stream=self._stream)
-            self._stream.record(entry.start)
-            if isinstance(entry, Watch):
-                entry.run()
-            elif series == "kernel":
-                entry.kernels_only()
-            else:
-                entry.whole_backward()
-            self._stream.record(entry.end)
-        wait(timed[-1].end, lambda: self._hanging(timed))
+        samples = self._sampler.sample(series, len(file.blocks))
         after = self._telemetry.read()
-        for entry in timed:
-            duration_s = round((entry.end - entry.start) / 1000, 9)  # events tick in half microseconds
+        for entry, duration_s in samples:
             if isinstance(entry, Watch):
                 file.canaries[entry.name]["kernel_s"].append(duration_s)
             else:
-                samples = entry.subject.kernel_s if series == "kernel" else entry.subject.backward_s
-                samples.append(duration_s)
-        valid = not before.invalid_reasons and not after.invalid_reasons
+                of = entry.subject
+                (of.kernel_s if series == "kernel" else of.backward_s).append(duration_s)
         file.blocks.append(
             {
                 "series": series,
-                "valid": valid,
+                "valid": not before.invalid_reasons and not after.invalid_reasons,
                 "process": file.process,
                 "before": asdict(before),
                 "after": asdict(after),
@@ -193,30 +119,15 @@ class Timing:
             file.write()
             self._written_s = time.monotonic()
 
-    def _hanging(self, timed: list[Run | Watch]) -> str:
-        """The kernel of a block that does not end: the first whose end was not reached."""
-        for entry in timed:
-            if not entry.end.is_done:
-                if isinstance(entry, Watch):
-                    return entry.key
-                return exclusion_key(self.file.case, entry.subject.commit, entry.subject.variant)
-        return "none"
-
     def _is_narrow(self) -> bool:
         """Whether every ratio to inline_asm of the same commit is known well enough (95 %, normal)."""
         file = self.file
-        asm = {
-            (s.commit, s.copy): s
-            for s in file.subjects
-            if s.variant == "inline_asm" and s.shared_with is None
-        }
-        for subject in file.subjects:
-            other = asm.get((subject.commit, subject.copy))
-            if not subject.kernel_s or other is None or other is subject or not other.kernel_s:
+        bases = {s.key: file.base_of(s) for s in file.subjects if s.status == "ok"}
+        for (commit, copy, _), subject in bases.items():
+            asm = bases.get((commit, copy, "inline_asm"))
+            if asm is None or asm is subject:
                 continue
-            logs = np.log(file.samples(subject, "kernel")) - np.log(file.samples(other, "kernel"))
-            if len(logs) < 3:
-                return False
-            if 1.96 * logs.std(ddof=1) / np.sqrt(len(logs)) > file.plan.target_half_width:
+            logs = np.log(file.samples(subject, "kernel")) - np.log(file.samples(asm, "kernel"))
+            if len(logs) < 3 or 1.96 * logs.std(ddof=1) / np.sqrt(len(logs)) > self.plan.target_half_width:
                 return False
         return True

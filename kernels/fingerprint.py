@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-# What makes a kernel; what makes metrics of it; what makes a time of it (not what loads, checks and files).
+# What makes a kernel; what makes metrics of it; what makes a time of it (not what loads,
+# checks, stops and files).
 KERNEL_SOURCES = (
     "variants.py",
     "launch_configs.py",
@@ -24,7 +25,7 @@ KERNEL_SOURCES = (
     "compile.py",
 )
 METRIC_SOURCES = ("disassemble.py", "codegen.py", "dq_path.py", "record.py")
-TIMING_SOURCES = ("launch.py", "workload.py", "canary.py", "blocks.py")
+TIMING_SOURCES = ("launch.py", "workload.py", "canary.py", "sampling.py")
 
 
 def strip_comments(source: str) -> str:

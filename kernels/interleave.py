@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.blocks import FLUSH_BYTES, CulpritError, Ready, Run, Timing, wait
+from kernels.blocks import Ready, Timing
 from kernels.canary import Canaries
 from kernels.evidence import read_object
 from kernels.launch import Gpu, LaunchError, LoadedKernel, OutOfMemoryError
 from kernels.plan import Plan, TimedCase
 from kernels.record import SUPPORT
+from kernels.sampling import FLUSH_BYTES, CulpritError, Run, wait
 from kernels.session_file import (
     CaseFile,
     Stopwatch,
@@ -63,7 +64,7 @@ class Session:
         disturbs the launches. If they do not fit into the GPU's memory together, they go in groups.
         """
         problems: list[str] = []
-        waiting = [case for case in cases if not is_complete(self._path(case), self.plan, self.device)]
+        waiting = [case for case in cases if not self._is_done(case)]
         while waiting:
             problems += self._time_all(self._prepare_group(waiting, problems))
         return problems
@@ -88,6 +89,9 @@ class Session:
                     problems.append(f"{entry.file.case.slug}: {error}")
                     entry.workload.close()
         return ready
+
+    def _is_done(self, case: TimedCase) -> bool:
+        return is_complete(self._path(case), self.plan, case, self.device)
 
     def _path(self, case: TimedCase) -> Path:
         return Path(self.plan.out) / f"{case.slug}.json"
@@ -122,7 +126,7 @@ class Session:
             for entry in ready:
                 try:
                     self._time(entry)
-                    if entry.file.note:
+                    if not entry.file.complete or entry.file.status != "ok":
                         problems.append(f"{entry.file.case.slug}: {entry.file.note}")
                 except (LaunchError, ValueError, OSError) as error:
                     problems.append(f"{entry.file.case.slug}: {error}")
@@ -133,10 +137,16 @@ class Session:
 
     def _time(self, ready: Ready) -> None:
         file = ready.file
+        if not ready.runs:
+            file.complete, file.note = True, "nothing to time: no kernel is there and right"
+            file.write()
+            return
         file.resume()
         watch = Stopwatch(file.phases_s)
         canaries = self.canaries.of_case(file.case, self.excluded)
         file.software = _versions()
+        whole = file.settle_canaries({c.name: c.message for c in canaries})
+        canaries = [canary for canary in canaries if canary.name in whole]
         watch.lap("canaries")
         try:
             Timing(self.plan, self.gpu, self.telemetry, self.flush, self._deadline_s, ready, canaries).run()

@@ -23,8 +23,10 @@ class TimedCase:
     heads: int = 8
 
     def __post_init__(self) -> None:
-        if self.n_ctx % 128:
+        if self.n_ctx <= 0 or self.n_ctx % 128:
             raise ValueError(f"n_ctx {self.n_ctx}: a timed shape is a multiple of 128")
+        if min(self.head_dim, self.batch, self.heads) <= 0:
+            raise ValueError(f"{self.slug}: head_dim, batch and heads are above 0")
 
     @property
     def codegen_slug(self) -> str:
@@ -84,13 +86,17 @@ class Plan:
         plan = cls(**{**document, **tuples})
         if not plan.commits or not plan.variants or not plan.cases:
             raise ValueError("no commits, variants or cases")
-        if any(len(pair) != 2 for pair in plan.commits):
+        if any(not isinstance(pair, list) or len(pair) != 2 for pair in plan.commits):
             raise ValueError("commits are pairs of a commit and its label")
-        if not 0 < plan.min_blocks <= plan.max_blocks or plan.backward_blocks < 0 or plan.budget_s <= 0:
+        if not 0 < plan.min_blocks <= plan.max_blocks or plan.backward_blocks < 0 or not plan.budget_s > 0:
             raise ValueError("0 < min_blocks <= max_blocks, 0 <= backward_blocks, 0 < budget_s")
+        if not plan.target_half_width >= 0 or plan.seed < 0:
+            raise ValueError("0 <= target_half_width, 0 <= seed")
         if unknown := set(plan.canaries) - set(CANARIES):
             raise ValueError(f"unknown canaries: {', '.join(sorted(unknown))}")
-        plan.timed_cases()
+        cases = plan.timed_cases()
+        if len(set(cases)) < len(cases) or len(set(plan.variants)) < len(plan.variants):
+            raise ValueError("a case or a variant stands there twice")
         return plan
 
     def timed_cases(self) -> list[TimedCase]:

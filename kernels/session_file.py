@@ -84,6 +84,13 @@ class CaseFile:
         valid = [block["valid"] for block in self.blocks if block["series"] == series]
         return [s for s, is_valid in zip(taken, valid, strict=True) if is_valid]
 
+    def base_of(self, subject: Subject) -> Subject:
+        """Whose timing a subject has: its own, or that of the equal kernel that it shares."""
+        if subject.shared_with is None:
+            return subject
+        key = (subject.shared_with[0], subject.copy, subject.shared_with[1])
+        return next(other for other in self.subjects if other.key == key)
+
     def write(self) -> None:
         self._drop_half_a_block()
         document = {
@@ -115,6 +122,21 @@ class CaseFile:
             del subject.kernel_s[kernel:], subject.backward_s[backward:]
         for canary in self.canaries.values():
             del canary["kernel_s"][kernel:]
+
+    def settle_canaries(self, now: dict[str, str | None]) -> set[str]:
+        """Which canaries to time: each is in every kernel block or in none. Call it after `resume`.
+
+        ``now``: why a canary cannot be timed now, None if it can. One that an earlier start timed and this
+        one cannot (it hung, torch is gone), or the other way round, is left out with its samples.
+        """
+        for name, why_not in now.items():
+            known = self.canaries.setdefault(name, {"message": why_not, "kernel_s": []})
+            if why_not is None and len(known["kernel_s"]) != self.taken("kernel"):
+                why_not = known["message"] or "not timed in the first blocks"
+            known["message"] = why_not
+            if why_not is not None:
+                known["kernel_s"] = []
+        return {name for name in now if self.canaries[name]["message"] is None}
 
     def resume(self) -> None:
         """Take over the blocks of an earlier, unfinished start of the same plan on the same GPU.
@@ -157,22 +179,52 @@ class Stopwatch:
         self._since_s = now_s
 
 
+_WANTED = (
+    "complete", "status", "plan", "target", "device", "method", "subjects", "blocks", "canaries", "case",
+    "started_at", "process", "phases_s", "reused_from",
+)  # fmt: skip
+
+
 def read_session_file(path: Path) -> dict[str, Any] | None:
     """A whole document of this schema; None if there is none or it is something else."""
     try:
         document = json.loads(path.read_bytes())
-        wanted = ("complete", "status", "plan", "device", "method", "subjects", "blocks", "canaries", "case")
-        if document["schema"] != SCHEMA or any(name not in document for name in wanted):
+        if document["schema"] != SCHEMA or any(name not in document for name in _WANTED):
             return None
-    except (OSError, ValueError, KeyError, TypeError):
+        series = [block["series"] for block in document["blocks"] if isinstance(block["valid"], bool)]
+        subjects = [Subject(**entry) for entry in document["subjects"]]
+        is_whole = len(series) == len(document["blocks"]) and all(
+            len(s.kernel_s) in (0, series.count("kernel"))
+            and len(s.backward_s) in (0, series.count("backward"))
+            for s in subjects
+        )
+        is_whole &= all(
+            len(canary["kernel_s"]) in (0, series.count("kernel")) for canary in document["canaries"].values()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return dict(document)
+    return dict(document) if is_whole else None
 
 
-def is_complete(path: Path, plan: Plan, device: dict[str, Any]) -> bool:
-    """Whether a case of this plan needs no more work."""
+def is_complete(path: Path, plan: Plan, case: TimedCase, device: dict[str, Any]) -> bool:
+    """Whether a case of this plan needs no more work: every kernel that the store holds now was tried."""
     document = read_session_file(path)
-    return document is not None and bool(document["complete"]) and _is_of(document, plan, device)
+    if document is None or not document["complete"] or not _is_of(document, plan, device):
+        return False
+    try:
+        subjects = subjects_of(plan, case, {})
+    except ValueError:
+        return False  # the worker says which record is damaged
+    then = {(s["commit"], s["copy"], s["variant"]): s for s in document["subjects"]}
+    return all(_was_tried(subject, then.get(subject.key)) for subject in subjects)
+
+
+def _was_tried(now: Subject, then: dict[str, Any] | None) -> bool:
+    """A kernel that took its process down has no identity in the file, as one that was not compiled."""
+    if then is None:
+        return False
+    took_down_its_process = then["status"] == "failed" and not then["identity"]
+    return then["identity"] == now.identity or (now.status == "ok" and took_down_its_process)
 
 
 def _is_of(document: dict[str, Any], plan: Plan, device: dict[str, Any]) -> bool:
@@ -216,26 +268,48 @@ def exclusion_key(case: TimedCase, commit: str, variant: str) -> str:
 
 def reuse(plan: Plan, case: TimedCase, device: dict[str, Any]) -> bool:
     """Write the case's file from earlier samples, if one session of this method on this very GPU timed every
-    kernel that the case needs. Then no GPU second is spent."""
+    kernel that the case needs (or found its gradients wrong). Then no GPU second is spent."""
     if plan.fresh or plan.archive is None or any(side.copy > 1 for side in plan.sides()):
         return False
-    subjects = subjects_of(plan, case, {})
-    needed = [subject for subject in subjects if subject.status == "ok"]
+    try:
+        subjects = subjects_of(plan, case, {})
+    except ValueError:
+        return False  # the worker says which record is damaged
+    needed = {tuple(subject.identity) for subject in subjects if subject.status == "ok"}
+    if not needed:
+        return False
     for path, document in _archived(Path(plan.archive), case):
-        then = {tuple(s["identity"]): s for s in document["subjects"] if s["identity"] and s["copy"] == 1}
-        is_same = document["method"] == timing_fingerprint() and document["device"] == device
-        if not is_same or not document["complete"] or document["status"] != "ok":
-            continue
-        valid = sum(b["series"] == "kernel" and b["valid"] for b in document["blocks"])
-        if valid < plan.min_blocks or document["target"] != plan.target:
-            continue
-        if set(plan.canaries) - set(document["canaries"]) or any(
-            tuple(s.identity) not in then for s in needed
-        ):
-            continue
-        _take_over(plan, case, subjects, document, str(path.parent.name))
-        return True
+        if _serves(document, plan, device) and needed <= set(_judged(document)):
+            _take_over(plan, case, subjects, document, path.parent.name)
+            return True
     return False
+
+
+def _serves(document: dict[str, Any], plan: Plan, device: dict[str, Any]) -> bool:
+    """Whether its blocks are what the plan asks for."""
+    valid = {
+        series: sum(b["series"] == series and b["valid"] for b in document["blocks"])
+        for series in ("kernel", "backward")
+    }
+    return (
+        document["method"] == timing_fingerprint()
+        and document["device"] == device
+        and document["target"] == plan.target
+        and bool(document["complete"])
+        and document["status"] == "ok"
+        and valid["kernel"] >= plan.min_blocks
+        and valid["backward"] >= min(plan.backward_blocks, plan.min_blocks)
+        and set(plan.canaries) <= set(document["canaries"])
+    )
+
+
+def _judged(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
+    """What was timed by itself or has wrong gradients, by identity. What failed may have failed by chance."""
+    return {
+        tuple(entry["identity"]): entry
+        for entry in document["subjects"]
+        if entry["status"] in ("ok", "wrong") and entry["shared_with"] is None and entry["copy"] == 1
+    }
 
 
 def _archived(archive: Path, case: TimedCase) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -250,10 +324,7 @@ def _archived(archive: Path, case: TimedCase) -> Iterator[tuple[Path, dict[str, 
 def _take_over(
     plan: Plan, case: TimedCase, subjects: list[Subject], document: dict[str, Any], session: str
 ) -> None:
-    then: dict[tuple[str, ...], dict[str, Any]] = {}
-    for entry in document["subjects"]:
-        if entry["identity"] and entry["shared_with"] is None:
-            then.setdefault(tuple(entry["identity"]), entry)
+    then = _judged(document)
     first: dict[tuple[str, ...], Subject] = {}
     for subject in subjects:
         if subject.status != "ok":

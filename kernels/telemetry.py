@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import pynvml
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Throttling that makes a time wrong. A software power cap is normal under load and only recorded.
 _INVALID_REASONS = {
@@ -32,13 +37,28 @@ class Reading:
     invalid_reasons: tuple[str, ...]
 
 
-class Telemetry:
-    """NVML's view of one GPU, found by the UUID that cuda.core gives."""
+def _answers(call: Callable[P, T]) -> Callable[P, T]:
+    """NVML's own errors (a GPU that fell off the bus, one that is split) as one sentence."""
 
+    @functools.wraps(call)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except pynvml.NVMLError as error:
+            raise RuntimeError(f"NVML does not answer for this GPU: {error}") from error
+
+    return asked
+
+
+class Telemetry:
+    """NVML's view of one GPU, found by its UUID. Raises RuntimeError where NVML does not answer."""
+
+    @_answers
     def __init__(self, uuid: str) -> None:
         pynvml.nvmlInit()
         self._handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}")
 
+    @_answers
     def read(self) -> Reading:
         reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)
         return Reading(
@@ -50,6 +70,7 @@ class Telemetry:
             invalid_reasons=tuple(name for name, bit in _INVALID_REASONS.items() if reasons & bit),
         )
 
+    @_answers
     def describe(self) -> dict[str, Any]:
         """What makes an epoch: GPU, driver, limits. Two sessions compare only if these are equal."""
         handle = self._handle

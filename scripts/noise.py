@@ -17,7 +17,7 @@ from rich.table import Table
 
 from scripts.tracker.errors import run_command
 from scripts.tracker.noise import Noise, is_for_noise, measure_noise, power_cap
-from scripts.tracker.session_files import read_sessions
+from scripts.tracker.session_files import check_one_device, read_sessions
 
 _COLUMNS = {
     "block": "ratio, block to block",
@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("folders", nargs="+", type=Path, help="one session each")
     options = parser.parse_args()
     documents = [document for folder in options.folders for document in read_sessions(folder)]
+    check_one_device(documents, ", ".join(map(str, options.folders)))
     console, device = Console(), documents[0].device
     console.print(f"{device['gpu']}, driver {device['driver']}", highlight=False)
     if rows := measure_noise([d for d in documents if is_for_noise(d)]):

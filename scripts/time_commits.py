@@ -56,14 +56,19 @@ def main() -> int:
     compiled = [c for c in known if workspace.evidence.count_records(TIMED_TARGET, c.commit)]
     effort = Effort(options.blocks[0], options.blocks[1], options.backward_blocks, options.budget_s)
     plan = make_plan(
-        workspace, known if chosen else compiled, options.variants, options.head_dim, options.n_ctx, effort
+        workspace,
+        known if chosen else compiled,
+        options.variants,
+        options.head_dim,
+        options.n_ctx,
+        effort,
+        options.fresh,
     )
     if options.plan_only:
         atomic_write(options.plan_only, json.dumps(plan, indent=1).encode())
         print(f"{options.plan_only}: {len(plan['commits'])} commits, {len(plan['cases'])} cases")
         return 0
-    flags = [*(["--gpus", options.gpus] if options.gpus else []), *(["--fresh"] if options.fresh else [])]
-    status = run_gpu_session(ROOT, options.python, plan, flags)
+    status = run_gpu_session(ROOT, options.python, plan, ["--gpus", options.gpus] if options.gpus else [])
     if status == 0:
         print(record_folder(workspace, Path(plan["out"]), workspace.results))
     return status

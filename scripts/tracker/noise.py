@@ -49,9 +49,10 @@ class Noise:
 
 
 def is_for_noise(document: SessionFile) -> bool:
-    """Whether a session holds two commits and one of them again."""
-    sides = dict.fromkeys((s.commit, s.label) for s in document.subjects)
-    return len(sides) == 3 and len({commit for commit, _ in sides}) == 2
+    """Whether a session holds two commits and the second of them again, and enough valid blocks."""
+    commits = [commit for commit, _ in dict.fromkeys((s.commit, s.label) for s in document.subjects)]
+    is_pair_and_again = len(commits) == 3 and commits[0] != commits[1] == commits[2]
+    return is_pair_and_again and document.status == "ok"
 
 
 def measure_noise(documents: list[SessionFile]) -> list[Noise]:
@@ -71,6 +72,8 @@ def _noise(shape: tuple[int, int], sessions: list[SessionFile]) -> Noise:
     before, after, again = labels
     variants = sorted({variant for _, variant in keys if all((label, variant) in keys for label in labels)})
     others = [v for v in variants if v != REFERENCE]
+    if REFERENCE not in variants or not others:
+        raise TrackerError(f"n_ctx {shape[1]}: the sessions share no commits with {REFERENCE} and a variant")
 
     def spread(value: Callable[[dict[tuple[str, str], list[float]]], float]) -> float:
         return statistics.stdev(value(found) for found in logs)
@@ -87,13 +90,13 @@ def _noise(shape: tuple[int, int], sessions: list[SessionFile]) -> Noise:
         ]
         apart.append(statistics.stdev(values))
     same = [difference((after, v), (again, v)) for v in variants]
-    names = [name for name, canary in sessions[0].canaries.items() if canary.kernel_s]
+    timed = [{name for name, canary in s.canaries.items() if canary.kernel_s} for s in sessions]
     canaries = [
         [
             hodges_lehmann([math.log(t) for t in s.valid(s.canaries[name].kernel_s, "kernel")])
             for s in sessions
         ]
-        for name in names
+        for name in sorted(set.intersection(*timed))
     ]
     return Noise(
         head_dim=shape[0],

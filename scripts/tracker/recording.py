@@ -16,7 +16,7 @@ from asv.runner import BenchmarkResult
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, write_json
-from scripts.tracker.model import Case
+from scripts.tracker.model import Case, Commit
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commits, read_variants
 from scripts.tracker.session_files import SessionFile
@@ -63,16 +63,16 @@ def record_sessions(
              "power_limit_w": str(device["power_limit_w"]), "os": "Linux", "arch": "x86_64",
              "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip
     known = read_commits(history)
-    dates = {release.version: release.date for release in known_releases()}
-    commits = dict.fromkeys((s.commit, s.label) for d in documents for s in d.subjects)
-    if twice := [label for commit, label in commits if sum(c == commit for c, _ in commits) > 1]:
-        raise TrackerError(f"{', '.join(twice)}: one commit timed twice (A/A) is for scripts.noise only")
-    if missing := [label for commit, label in commits if commit not in {c.commit for c in known}]:
-        raise TrackerError(f"{history}/commits.json does not have {', '.join(missing)}: run make track first")
+    commits = {s.commit: s.label for d in documents for s in d.subjects}
+    if twice := {s.label for d in documents for s in d.subjects if s.copy > 1}:
+        raise TrackerError(
+            f"{', '.join(sorted(twice))}: one commit timed twice (A/A) is for scripts.noise only"
+        )
+    dates = _dates(commits, known, history)
     for document in documents:
         _check_identities(document, evidence)
-    for commit, label in commits:
-        noon = datetime.datetime.combine(dates[label], datetime.time(12), datetime.UTC)
+    for commit, date in dates.items():
+        noon = datetime.datetime.combine(date, datetime.time(12), datetime.UTC)
         row = Results({**entry, "python": "3"}, {}, commit, int(noon.timestamp() * 1000), "3", "session", {})
         for suite in suites:
             for name in suite.benchmarks:
@@ -85,6 +85,19 @@ def record_sessions(
     benchmarks = {name: _metadata(name, suite) for suite in suites for name in suite.benchmarks}
     atomic_write(results / "benchmarks.json", json.dumps({**benchmarks, "version": 2}, indent=1).encode())
     return machine, len(commits)
+
+
+def _dates(commits: dict[str, str], known: list[Commit], history: Path) -> dict[str, datetime.date]:
+    """When each commit was released. By the history's labels: a session of asv's has labels of its own."""
+    labels = {c.commit: c.label for c in known}
+    if missing := [label for commit, label in commits.items() if commit not in labels]:
+        raise TrackerError(f"{history}/commits.json does not have {', '.join(missing)}: run make track first")
+    releases = {release.version: release.date for release in known_releases()}
+    if undated := [labels[commit] for commit in commits if labels[commit] not in releases]:
+        raise TrackerError(
+            f"{', '.join(undated)}: not in scripts/releases.toml, so without a date; add it there"
+        )
+    return {commit: releases[labels[commit]] for commit in commits}
 
 
 def _check_identities(document: SessionFile, evidence: EvidenceStore) -> None:
@@ -132,7 +145,7 @@ def _value(documents: list[SessionFile], commit: str, key: _Key, series: str) ->
         for subject in document.subjects:
             if (subject.commit, subject.variant) != (commit, key.what):
                 continue
-            if subject.status == "unsupported":
+            if subject.status == "unsupported" or not document.has_series(series):
                 return float("nan")
             if document.status == "no_valid_data":
                 return None
@@ -144,7 +157,8 @@ def _canary(documents: list[SessionFile], key: _Key) -> list[float] | float | No
     """The same for all commits of a session: they share its blocks. NaN where it was not timed."""
     for document in documents:
         if key.is_of(document.case) and key.what in document.canaries:
-            if document.status == "no_valid_data":
-                return None
-            return document.valid(document.canaries[key.what].kernel_s, "kernel") or float("nan")
+            taken = document.canaries[key.what].kernel_s
+            if not taken:  # no torch, or torch cannot
+                return float("nan")
+            return None if document.status == "no_valid_data" else document.valid(taken, "kernel") or None
     return float("nan")

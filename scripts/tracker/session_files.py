@@ -16,10 +16,11 @@ SCHEMA = 2
 
 
 class Subject(msgspec.Struct):
-    """What a session says of one (commit, variant); see `kernels.interleave.Subject`."""
+    """What a session says of one (commit, variant); see `kernels.session_file.Subject`."""
 
     commit: str
     label: str
+    copy: int
     variant: str
     status: str
     message: str | None
@@ -73,8 +74,7 @@ class SessionFile(msgspec.Struct):
 
     def samples(self, subject: Subject, series: str) -> list[float]:
         """Valid samples in block order; of the kernel whose timing it shares, if it shares one."""
-        if subject.shared_with is not None:
-            subject = self._subject(*subject.shared_with)
+        subject = self.base_of(subject)
         return self.valid(subject.kernel_s if series == "kernel" else subject.backward_s, series)
 
     def valid(self, taken: list[float], series: str) -> list[float]:
@@ -82,8 +82,18 @@ class SessionFile(msgspec.Struct):
         blocks = [block.valid for block in self.blocks if block.series == series]
         return [s for s, valid in zip(taken, blocks, strict=True) if valid]
 
-    def _subject(self, commit: str, variant: str) -> Subject:
-        return next(s for s in self.subjects if (s.commit, s.variant) == (commit, variant))
+    def base_of(self, subject: Subject) -> Subject:
+        """Whose timing it is: its own, or that of an equal kernel. Raises ValueError if that is not there."""
+        if subject.shared_with is None:
+            return subject
+        for other in self.subjects:
+            if [other.commit, other.variant] == subject.shared_with and other.copy == subject.copy:
+                return other
+        raise ValueError(f"{subject.variant} shares a timing that is not there")
+
+    def has_series(self, series: str) -> bool:
+        """Whether the plan asked for it: a session may leave out the whole backward."""
+        return any(block.series == series for block in self.blocks)
 
 
 def read_sessions(folder: Path) -> list[SessionFile]:
@@ -91,10 +101,15 @@ def read_sessions(folder: Path) -> list[SessionFile]:
     documents = [_read_session(path) for path in sorted(folder.glob("hd*.json"))]
     if not documents:
         raise TrackerError(f"{folder}: holds no session file (hd*.json)")
+    check_one_device(documents, str(folder))
+    return documents
+
+
+def check_one_device(documents: list[SessionFile], where: str) -> None:
+    """Raises TrackerError if GPU, driver or limits differ. Cards of one kind count as one device."""
     epochs = {json.dumps({**d.device, "uuid": None}, sort_keys=True) for d in documents}
     if len(epochs) > 1:
-        raise TrackerError(f"{folder}: sessions of different devices or drivers; record them apart")
-    return documents
+        raise TrackerError(f"{where}: sessions of different devices or drivers; take them apart")
 
 
 def _read_session(path: Path) -> SessionFile:
@@ -109,6 +124,11 @@ def _read_session(path: Path) -> SessionFile:
             is_timed = subject.status == "ok" and subject.shared_with is None
             if is_timed and expected != (series.count("kernel"), series.count("backward")):
                 raise ValueError(f"{subject.variant} has samples of other blocks")
+            if subject.shared_with is not None:
+                document.base_of(subject)
+        for name, canary in document.canaries.items():
+            if canary.kernel_s and len(canary.kernel_s) != series.count("kernel"):
+                raise ValueError(f"{name} has samples of other blocks")
     except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise TrackerError(f"{path}: not a session file ({error}); run its plan again") from error
     times = [t for s in document.subjects for t in (*s.kernel_s, *s.backward_s)]

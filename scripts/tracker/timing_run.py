@@ -41,11 +41,15 @@ def make_plan(
     head_dims: list[int],
     n_ctx: list[int],
     effort: Effort,
+    fresh: bool = False,
 ) -> dict[str, Any]:
     """A plan for `benchmarks.session` (see `kernels.plan.Plan`): all commits side by side in one process.
 
-    Its folder is named by its content, so that the same choice goes on where it stopped.
+    Its folder is named by what it measures, so that the same choice goes on where it stopped. A ``fresh``
+    one gets a folder beside the finished ones: what was measured before stays.
     """
+    if not commits:
+        raise TrackerError("nothing is compiled yet; make track does it")
     missing = [c.label for c in commits if not workspace.evidence.count_records(TIMED_TARGET, c.commit)]
     if missing:
         raise TrackerError(f"not compiled yet: {', '.join(missing)}; make track does it")
@@ -63,10 +67,25 @@ def make_plan(
         "min_blocks": effort.min_blocks,
         "max_blocks": effort.max_blocks,
         "backward_blocks": effort.backward_blocks,
-        "budget_s": effort.budget_s,
     }
     name = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:12]
-    return {**plan, "out": str(workspace.sessions / name)}
+    out = workspace.sessions / name
+    if fresh:
+        names = (f"{name}-fresh-{number}" for number in itertools.count(1))
+        out = next(
+            path for n in names if not _is_finished(path := workspace.sessions / n, len(plan["cases"]))
+        )
+    # The budget is no part of the name: more of it goes on where less of it stopped.
+    return {**plan, "budget_s": effort.budget_s, "fresh": fresh, "out": str(out)}
+
+
+def _is_finished(folder: Path, cases: int) -> bool:
+    """Whether a session's folder has a finished file of each case."""
+    try:
+        files = [json.loads(path.read_bytes()) for path in folder.glob("hd*.json")]
+    except (OSError, ValueError):
+        return False
+    return sum(isinstance(f, dict) and f.get("complete") is True for f in files) >= cases
 
 
 def suite_choices(root: Path) -> tuple[list[str], list[int], list[int]]:

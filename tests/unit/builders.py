@@ -220,6 +220,57 @@ MORE_FENCES = CodegenChange("atomic_add", "gpu_fences", 0, 32, "more fences befo
 THEIRS = CodegenChange("inline_asm", "dq_layout_conversions", 1, 0, "fewer layout conversions on dQ's path")
 LONGER = [CodegenChange(v, "main_loop_instructions", 500, 650, "a longer main loop") for v in FACTS]
 
+DEVICE = {"gpu": "NVIDIA H200", "uuid": "GPU-1", "driver": "580.1", "power_limit_w": 700.0}
+
+
+def subject_document(commit: Commit, variant: str, seconds: list[float], **changes: Any) -> dict[str, Any]:
+    """One (commit, variant) of a session's file, timed by itself."""
+    entry = {
+        "commit": commit.commit,
+        "label": commit.label,
+        "copy": 1,
+        "variant": variant,
+        "status": "ok",
+        "message": None,
+        "identity": ["code 1"],
+        "shared_with": None,
+        "errors": None,
+        "kernel_s": seconds,
+        "backward_s": [],
+    }
+    return {**entry, **changes}
+
+
+def block_document(series: str = "kernel", valid: bool = True, capped: bool = False) -> dict[str, Any]:
+    reading = {
+        "sm_clock_mhz": 1980,
+        "power_capped": capped,
+        "invalid_reasons": [] if valid else ["hw_thermal"],
+    }
+    return {"series": series, "valid": valid, "process": 1, "before": reading, "after": reading}
+
+
+def session_document(
+    subjects: list[dict[str, Any]], blocks: list[dict[str, Any]], **changes: Any
+) -> dict[str, Any]:
+    """One case of a session, as `kernels.session_file` writes it."""
+    document = {
+        "schema": 2,
+        "complete": True,
+        "status": "ok",
+        "note": None,
+        "target": TARGET,
+        "case": {"head_dim": 64, "causal": True, "dtype": "fp16", "n_ctx": 2048, "batch": 4, "heads": 8},
+        "device": DEVICE,
+        "started_at": "2026-12-01T13:00:00+00:00",
+        "reused_from": None,
+        "subjects": subjects,
+        "canaries": {},
+        "blocks": blocks,
+    }
+    return {**document, **changes}
+
+
 # One list of findings for each verdict that the judgement of generated code can give.
 FINDINGS = {
     "regression": [
