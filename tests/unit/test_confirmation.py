@@ -42,6 +42,7 @@ def session(effects: dict[str, float], seed: int = 1, noise: float = 0.003, **ch
                 {
                     "commit": commit.commit,
                     "label": commit.label,
+                    "copy": 1,
                     "variant": variant,
                     "status": "ok",
                     "message": None,

@@ -38,7 +38,7 @@ def test_json_has_exactly_the_fields_of_the_design(verdict: str) -> None:
             "id", "verdict", "evidence", "candidate", "reference", "case", "target", "before", "after",
             "ratio_before", "ratio_after", "change", "interval", "minimum_detectable_change",
             "first_changed_stage", "codegen_changes", "suspects", "unmeasured_commits", "explanation",
-            "excerpt",
+            "excerpt", "confirmation",
         }  # fmt: skip
         assert found["verdict"] == verdict
 
