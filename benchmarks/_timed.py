@@ -28,7 +28,7 @@ def no_gpu_reason() -> str | None:
     try:
         from kernels.launch import Gpu, LaunchError
     except ImportError as error:
-        return f"cuda.core is not installed: {error}"
+        return f"what a session needs is not installed: {error}"
     try:
         gpu = Gpu()
     except LaunchError as error:

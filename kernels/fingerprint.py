@@ -56,6 +56,11 @@ def timing_fingerprint() -> str:
     return f"{_hash(KERNEL_SOURCES)[:12]}.{_hash(TIMING_SOURCES)[:8]}"
 
 
+def launch_fingerprint() -> str:
+    """Of the host time of a launch."""
+    return _hash(("launch_probe.py",))[:12]
+
+
 @cache
 def _hash(sources: tuple[str, ...]) -> str:
     digest = hashlib.sha256()

@@ -1,4 +1,5 @@
-"""Close a range of commits to the one that changed a metric of the generated code, by compiling. No GPU.
+"""Close a range of commits to the one that did it: by compiling, while a metric of the code decides; by fresh
+GPU sessions (`confirm`) for a finding of time alone, on a machine with a GPU.
 
 Not named bisect.py: asv runs build_triton.py as a script, and Python would take that file for its own module.
 Exit status: 0 the culprit or the range is printed, 1 not reproduced, 2 cannot work.
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from scripts.confirm import DRIVER, measure
 from scripts.tracker.bisection import Answer, Bisection, Outcome, Step, close_range
 from scripts.tracker.codegen_probe import (
     Question,
@@ -27,9 +29,11 @@ from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.harness import AsvHarness
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
-from scripts.tracker.model import Case, Commit
+from scripts.tracker.model import Case, Commit, Finding
+from scripts.tracker.policy import read_policy
 from scripts.tracker.processes import only_one
 from scripts.tracker.releases import write_history
+from scripts.tracker.timing_probe import claimed_effect, timing_probe
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +48,12 @@ def main() -> int:
         repository = workspace.cache / "releases.git"
         write_history(repository, workspace.cache)
         harness = AsvHarness(workspace, repository, options.target, lock)
+        if options.finding and not options.no_compile:
+            finding = _finding(options.finding, history)
+            if not finding.codegen_changes:
+                found = _by_time(finding, history, harness, options.budget)
+                _print_end(found)
+                return 1 if found.outcome is Outcome.NOT_REPRODUCED else 0
         commits, question = _question(options, history, harness)
         places = itertools.count()
 
@@ -96,23 +106,14 @@ def _question(
 ) -> tuple[list[Commit], Question]:
     """The commits of the range and what they are asked. Raises TrackerError for what is not there."""
     if options.finding:
-        findings = {f.id: f for f in judge(history).findings}
-        if options.finding not in findings:
-            raise TrackerError(f"no finding {options.finding}: flag_regressions --format json lists them")
-        finding = findings[options.finding]
+        finding = _finding(options.finding, history)
         variant, metric = question_of(finding)
         since, until = finding.before.label, finding.after.label
         case = Case(finding.case.head_dim, finding.case.causal, finding.case.dtype)
     else:
         variant, metric, since, until = options.variant, options.metric, options.since, options.until
         case = Case(options.head_dim, True, "fp16")
-    labels = [commit.label for commit in history.commits]
-    for label in (since, until):
-        if label not in labels:
-            raise TrackerError(f"{label} is not among the known commits: {', '.join(labels) or 'none'}")
-    commits = history.commits[labels.index(since) : labels.index(until) + 1]
-    if len(commits) < 2:
-        raise TrackerError(f"{since} does not stand before {until}: swap them")
+    commits = _range(history, since, until)
     probe = Question(variant, case, options.target, metric, before=0.0)
     first = stored_measurement(harness, commits[0].commit, probe)
     value = first.metrics.get(metric) if first else None
@@ -122,6 +123,47 @@ def _question(
             f'make track RELEASES="{since}", or name a metric of the README'
         )
     return commits, Question(variant, case, options.target, metric, before=value)
+
+
+def _finding(name: str, history: History) -> Finding:
+    findings = {f.id: f for f in judge(history).findings}
+    if name not in findings:
+        raise TrackerError(f"no finding {name}: flag_regressions --format json lists them")
+    return findings[name]
+
+
+def _range(history: History, since: str, until: str) -> list[Commit]:
+    labels = [commit.label for commit in history.commits]
+    for label in (since, until):
+        if label not in labels:
+            raise TrackerError(f"{label} is not among the known commits: {', '.join(labels) or 'none'}")
+    commits = history.commits[labels.index(since) : labels.index(until) + 1]
+    if len(commits) < 2:
+        raise TrackerError(f"{since} does not stand before {until}: swap them")
+    return commits
+
+
+def _by_time(finding: Finding, history: History, harness: AsvHarness, budget: int) -> Bisection:
+    if not DRIVER.exists():
+        raise TrackerError(
+            f"finding {finding.id} is of GPU time alone: no metric of the code moved, so compiling cannot "
+            "decide; run this on a machine with a GPU"
+        )
+    commits = _range(history, finding.before.label, finding.after.label)
+    effect = claimed_effect(finding)
+    print(
+        f"{finding.candidate} against {finding.reference}, {finding.case}: {effect:+.1%} is looked for; "
+        f"{len(commits)} commits from {commits[0].label} to {commits[-1].label}"
+    )
+    probe = timing_probe(
+        finding,
+        effect,
+        harness,
+        history.variants,
+        read_policy().confirm,
+        lambda request: measure(request, ROOT / ".venv-gpu" / "bin" / "python"),
+    )
+    return close_range(commits, probe, budget, True, _print_step)
 
 
 def _print_step(step: Step) -> None:

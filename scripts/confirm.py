@@ -30,7 +30,7 @@ from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
-_DRIVER = Path("/dev/nvidiactl")  # there as soon as NVIDIA's driver is loaded
+DRIVER = Path("/dev/nvidiactl")  # there as soon as NVIDIA's driver is loaded
 _EXIT = {Decision.SAME: 0, Decision.DIFFERENT: 1, Decision.UNKNOWN: 3}
 
 
@@ -50,7 +50,7 @@ def main() -> int:
     options = parser.parse_args()
     path = options.request
     request = read_request(path) if path else _request_of(workspace, options.finding)
-    if options.write or not (path or _DRIVER.exists()):
+    if options.write or not (path or DRIVER.exists()):
         target = options.write or workspace.requests / f"{request.finding}.json"
         write_request(target, request)
         print(
