@@ -354,7 +354,13 @@ def driver(tmp_path: Path, run: str, *arguments: str, python: str = sys.executab
     (tmp_path / "plan.json").write_text(json.dumps(plan_document(tmp_path)))
     code = DRIVER.format(folder=str(tmp_path), run=run, python=python)
     command = [sys.executable, "-c", code, str(tmp_path / "plan.json"), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    # Under nohup, or in the background of a shell, the tests would hand on what they themselves ignore.
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_signals)
+
+
+def _heed_signals() -> None:
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_DFL if ending is not signal.SIGINT else signal.default_int_handler)
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
