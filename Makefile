@@ -14,19 +14,19 @@ GPU_TORCH ?=
 # Through the environment, so that the shell does not read them as code.
 export RELEASES TARGETS GPUS
 
-.PHONY: track time test test-fast lint report clean
+.PHONY: track time gpu-here test test-fast lint report clean
 
 track: .venv/ready
 	.venv/bin/python -m scripts.track --releases "$$RELEASES" --targets "$$TARGETS" $(if $(RETRY),--retry-failed)
 
-time: .venv/ready .venv-gpu/ready
+time: gpu-here .venv/ready .venv-gpu/ready
 	.venv/bin/python -m scripts.time_commits --releases "$$RELEASES" --gpus "$$GPUS"
 
 test: .venv/ready .venv-kernels/ready lint
 	.venv/bin/python -m pytest tests/unit tests/contract tests/end_to_end
 	.venv-kernels/bin/python -m pytest tests/kernels
 
-# Without a wheel of Triton: seconds.
+# Without a wheel of Triton: a minute and a half.
 test-fast: .venv/ready
 	.venv/bin/python -m pytest tests/unit tests/contract
 
@@ -46,6 +46,11 @@ lint: .venv/ready
 .venv-gpu/ready: asv.conf.json scripts/make_venv.sh
 	scripts/make_venv.sh .venv-gpu "$(PYTHON)" numpy==2.4.6 zstandard==0.25.0 cuda-core==1.2.0 \
 	  cuda-bindings==13.2.0 nvidia-ml-py==13.595.45 $(GPU_TORCH)
+
+# Before minutes are spent on an environment.
+gpu-here:
+	@test -e /dev/nvidiactl || { echo "error: no NVIDIA driver on this machine; for another one:" \
+	  ".venv/bin/python -m scripts.time_commits --plan-only FILE" >&2; exit 1; }
 
 report: .venv/ready
 	.venv/bin/python -m scripts.report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def write_comments(workspace: Workspace, judgement: Judgement, history: History)
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m scripts.comment_on_prs", description=__doc__).parse_args()
     workspace = Workspace(ROOT)
     history = load_history(workspace)
     print(write_comments(workspace, judge(history), history))

@@ -49,6 +49,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=workspace.confirmations, help="folder of the answer")
     options = parser.parse_args()
     path = options.request
+    for folder in (workspace.confirmations, workspace.recorded / "confirmations"):
+        if options.finding and (folder / f"{options.finding}.json").exists():
+            print(f"It has an answer already: {folder / options.finding}.json")
     request = read_request(path) if path else _request_of(workspace, options.finding)
     if options.write or not (path or DRIVER.exists()):
         target = options.write or workspace.requests / f"{request.finding}.json"

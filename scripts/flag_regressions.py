@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from scripts.tracker.comment import render_all
-from scripts.tracker.errors import EXIT_CANNOT_JUDGE, run_command
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
@@ -24,8 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.flag_regressions", description=__doc__)
     parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
+    parser.add_argument("--releases", default="", help='only what was measured of these, like "3.8.0 3.9.0"')
     options = parser.parse_args()
     history = load_history(Workspace(ROOT))
+    if chosen := set(options.releases.replace(",", " ").split()):
+        if unknown := chosen - {c.label for c in history.commits}:
+            raise TrackerError(f"unknown releases: {', '.join(sorted(unknown))}; make track measures them")
+        history.only({c.commit for c in history.commits if c.label in chosen})
     judgement = judge(history)
     if options.format == "json":
         print(findings_json(judgement))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def write_report(workspace: Workspace, judgement: Judgement, history: History) -
 
 
 def main() -> int:
+    argparse.ArgumentParser(prog="python -m scripts.report", description=__doc__).parse_args()
     workspace = Workspace(ROOT)
     history = load_history(workspace)
     print(write_report(workspace, judge(history), history))

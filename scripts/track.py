@@ -149,7 +149,9 @@ def _conclude(console: Console, workspace: Workspace, only: list[Release] | None
     console.print(f"Comments: {comments} (dry run: nothing is posted)", highlight=False, soft_wrap=True)
     console.print(f"Results:  {workspace.results} (asv's format)", highlight=False, soft_wrap=True)
     console.print(f"Evidence: {workspace.evidence.root} (texts and cubins)", highlight=False, soft_wrap=True)
-    console.print("As JSON:  .venv/bin/python -m scripts.flag_regressions --format json", highlight=False)
+    chosen = f' --releases "{" ".join(r.version for r in only)}"' if only is not None else ""
+    command = f".venv/bin/python -m scripts.flag_regressions --format json{chosen}"
+    console.print(f"As JSON:  {command}", highlight=False, soft_wrap=True, markup=False)
     return EXIT_CANNOT_JUDGE if history.problems else 0
 
 

@@ -61,6 +61,7 @@ def _context(group: FindingGroup, history: History) -> dict[str, object]:
         "headline": VERDICT_WORDS[group.verdict],
         "timed_on": history.timed_on() if any("timing" in f.evidence for f in group.findings) else [],
         "words": VERDICT_WORDS,
+        "confirmed": [line for verdict in group.verdicts for line in group.confirmations_of(verdict)],
         "paths": [path for subject in subjects for path in _paths(group, subject, history)],
         "inexact": sorted(v for v in {f.reference for f in group.findings} if not history.variants[v].exact),
         "unmeasured": max(f.unmeasured_commits for f in group.findings),

@@ -127,18 +127,15 @@ class FindingGroup:
         return ChangeRow(self.candidate, f"GPU time over {reference}", "GPU time", values)
 
     def confirmations_of(self, verdict: Verdict) -> list[str]:
-        """What fresh sessions said, a line each."""
-        lines = []
+        """What fresh sessions said: a line for each answer, with the cases that were asked."""
+        said: dict[str, list[str]] = defaultdict(list)
         for finding in self.of(verdict):
             if (answer := finding.confirmation) is not None:
-                effect = answer.asked
                 whose = "alone" if answer.of == "time" else f"over {finding.reference}"
-                where = f"head_dim {finding.case.head_dim}, n_ctx {finding.case.n_ctx}"
-                lines.append(
-                    f"{CONFIRMED[answer.decision]} in {answer.sessions} more sessions: {whose} "
-                    f"{effect.change:+.1%} ({effect.low:+.1%} to {effect.high:+.1%}; {where}; {answer.gpu})"
-                )
-        return lines
+                words = f"{CONFIRMED[answer.decision]} in {answer.sessions} fresh sessions on {answer.gpu}"
+                where = f"head_dim {finding.case.head_dim}, n_ctx {finding.case.n_ctx or 'of the policy'}"
+                said[f"{words}: {whose}"].append(f"{answer.asked.change:+.1%} ({where})")
+        return [f"{words} {', '.join(effects)}" for words, effects in said.items()]
 
     def of(self, verdict: Verdict) -> list[Finding]:
         return [f for f in self.findings if f.verdict is verdict]

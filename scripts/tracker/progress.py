@@ -22,10 +22,11 @@ class RunProgress:
         self._done = 0
         self._spent_s = 0.0
 
-    def remaining(self) -> str:
-        """How long the rest takes if it goes on like this."""
+    def remaining(self, elapsed_s: float = 0.0) -> str:
+        """How long the rest takes if it goes on like this. ``elapsed_s``: of the step that is going on."""
         mean_s = self._spent_s / self._done if self._done else _FIRST_GUESS_S
-        return f"about {max(1, round(mean_s * (self.total - self._done) / 60))} min left"
+        left_s = mean_s * (self.total - self._done - 1) + max(0.0, mean_s - elapsed_s)
+        return f"about {max(1, round(left_s / 60))} min left"
 
     @contextmanager
     def step(self, label: str, records: int) -> Iterator[Callable[[int], None]]:
@@ -41,7 +42,12 @@ class RunProgress:
             )
             with Progress(*columns, console=self.console, transient=True) as bar:
                 task = bar.add_task(f"{label} ({position}, {self.remaining()})", total=records)
-                yield lambda done: bar.update(task, completed=done)
+
+                def tick(done: int) -> None:
+                    words = f"{label} ({position}, {self.remaining(time.monotonic() - started_s)})"
+                    bar.update(task, completed=done, description=words)
+
+                yield tick
         else:
             self.console.print(f"{label} ({position}, {self.remaining()}): measuring", highlight=False)
             yield lambda done: None

@@ -72,7 +72,8 @@ def ratio_change(
     half = _Z95 * math.hypot(block_error, policy.session_spread)
     return RatioChange(
         ratio_before=math.exp(hodges_lehmann(before)),
-        ratio_after=math.exp(hodges_lehmann(after)),
+        # Of the paired change, so that the three figures agree; by itself it would differ in the third digit.
+        ratio_after=math.exp(hodges_lehmann(before) + center),
         change=math.expm1(center),
         interval=(math.expm1(center - half), math.expm1(center + half)),
         minimum_detectable_change=max(math.expm1(half), policy.min_relative_change),
