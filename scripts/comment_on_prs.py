@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from scripts.tracker.comment import render_all
-from scripts.tracker.errors import run_command
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
 from scripts.tracker.steps import Judgement
@@ -18,13 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def write_comments(workspace: Workspace, judgement: Judgement, history: History) -> Path:
-    """Write one file a comment and delete those of findings that are no more; returns the folder."""
+    """Write one file a comment and delete those of findings that are no more; returns the folder.
+
+    Nothing is deleted while a file cannot be read: its findings are unknown, not gone.
+    """
     folder = workspace.report / "comments"
     comments = render_all(judgement.findings, history)
     for name, markdown in comments.items():
         atomic_write(folder / name, markdown.encode())
     for stale in folder.glob("*.md"):
-        if stale.name not in comments:
+        if stale.name not in comments and not history.problems:
             stale.unlink()
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -35,7 +38,9 @@ def main() -> int:
     workspace = Workspace(ROOT)
     history = load_history(workspace)
     print(write_comments(workspace, judge(history), history))
-    return 0
+    for problem in history.problems:
+        print(f"error: {printable(str(problem))}", file=sys.stderr)
+    return EXIT_CANNOT_JUDGE if history.problems else 0
 
 
 if __name__ == "__main__":

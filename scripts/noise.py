@@ -41,7 +41,7 @@ def main() -> int:
     documents = [document for folder in options.folders for document in read_sessions(folder)]
     check_one_device(documents, ", ".join(map(str, options.folders)))
     console, device = Console(), documents[0].device
-    console.print(f"{device['gpu']}, driver {device['driver']}", highlight=False)
+    console.print(f"{device.gpu}, driver {device.driver}", highlight=False)
     if rows := measure_noise([d for d in documents if is_for_noise(d)]):
         title = f"Spread over {rows[0].sessions} sessions (1 standard deviation, %)"
         table = Table("hd, n_ctx", *_COLUMNS.values(), title=title)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from scripts.tracker.errors import run_command
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
 from scripts.tracker.report import render_html
@@ -29,7 +29,9 @@ def main() -> int:
     workspace = Workspace(ROOT)
     history = load_history(workspace)
     print(write_report(workspace, judge(history), history))
-    return 0
+    for problem in history.problems:
+        print(f"error: {printable(str(problem))}", file=sys.stderr)
+    return EXIT_CANNOT_JUDGE if history.problems else 0
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def render_all(findings: list[Finding], history: History) -> dict[str, str]:
     template = environment.get_template("comment.md")
     return {
         f"{group.slug}.md": _limit(template.render(**_context(group, history)))
-        for group in group_findings([f for f in findings if f.verdict.is_public])
+        for group in group_findings([f for f in findings if f.is_public])
     }
 
 

@@ -9,6 +9,7 @@ block. Looking after every session would find something sooner or later, so each
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,9 +21,11 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Commit, Confirmation, Decision, Effect, Finding, Leg, Verdict
 from scripts.tracker.policy import ConfirmPolicy, TimingPolicy
 from scripts.tracker.session_files import SessionFile
+from scripts.tracker.store import read_regular
 from scripts.tracker.timing import hodges_lehmann
 
 SCHEMA = 1
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+()-]{0,80}")
 _ERROR = 0.05  # of the whole sequence of looks
 
 
@@ -52,6 +55,9 @@ def confirm(
     question: Question, sessions: list[SessionFile], timing: TimingPolicy, policy: ConfirmPolicy
 ) -> Confirmation:
     """Judge the sessions so far. Raises CannotCompareError if one of them holds no comparison."""
+    for session in sessions:
+        if session.status != "ok":
+            raise CannotCompareError(f"{session.status}: {session.note}; wait for the GPU to cool down")
     z = statistics.NormalDist().inv_cdf(1 - _ERROR / (2 * policy.max_sessions))
     names = list(dict.fromkeys(s.variant for s in sessions[0].subjects))
     legs = []
@@ -83,8 +89,8 @@ def confirm(
         ratio=ratio,
         legs=tuple(legs),
         sessions=len(sessions),
-        gpu=str(device["gpu"]),
-        driver=str(device["driver"]),
+        gpu=device.gpu,
+        driver=device.driver,
         started_at=sessions[0].started_at.isoformat(),
     )
 
@@ -141,8 +147,6 @@ def _samples(session: SessionFile, commit: Commit, variant: str) -> list[float] 
 
 def _why(sessions: list[SessionFile], question: Question, variant: str) -> str:
     for session in sessions:
-        if session.status != "ok":
-            return f"{session.status}: {session.note}"
         for subject in session.subjects:
             if subject.variant == variant and subject.status != "ok":
                 return f"{subject.status} at {subject.label}: {subject.message}"
@@ -154,11 +158,13 @@ def read_confirmations(folder: Path) -> dict[str, Confirmation]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            answer = msgspec.json.decode(path.read_bytes(), type=Confirmation)
+            answer = msgspec.json.decode(read_regular(path, 2**20), type=Confirmation)
             if answer.schema != SCHEMA:
                 raise ValueError(f"schema {answer.schema}, this program reads {SCHEMA}")
-            if answer.finding != path.stem or not answer.legs:
-                raise ValueError("not of the finding in its name, or without legs")
+            if answer.finding != path.stem or not answer.legs or answer.sessions < 1:
+                raise ValueError("not of the finding in its name, without legs, or of no session")
+            if not all(_PLAIN.fullmatch(word) for word in (answer.gpu, answer.driver)):
+                raise ValueError("its GPU or driver is no plain name")
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise TrackerError(f"{path}: not an answer of scripts.confirm ({error}); delete it") from error
         found[answer.finding] = answer

@@ -10,6 +10,11 @@ EXIT_CANNOT_JUDGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
+def printable(text: str) -> str:
+    """Text of other machines for the terminal: no escape sequence, no character that turns the line round."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+
+
 class TrackerError(Exception):
     """Something that the user can mend. The message names the file (or command) and the remedy."""
 
@@ -25,7 +30,7 @@ def run_command(main: Callable[[], int]) -> int:
     try:
         return main()
     except TrackerError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return EXIT_CANNOT_JUDGE
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

@@ -87,7 +87,12 @@ class FileHistory:
         self._branches = branches
         self.commits = _main_line(list(commits), name)
         self._position = {commit.sha: i for i, commit in enumerate(self.commits)}
-        self._days = sorted(commit.date.astimezone(datetime.UTC).date() for commit in self.commits)
+        try:
+            self._days = sorted(commit.date.astimezone(datetime.UTC).date() for commit in self.commits)
+        except OverflowError as error:
+            raise TrackerError(
+                f"{name}: a date that no calendar has ({error}); make the file anew"
+            ) from error
 
     def between(self, before: Commit, after: Commit) -> CommitRange:
         minor = minor_of(before.label)

@@ -47,6 +47,7 @@ def judge(history: History) -> Judgement:
         if m.target == TIMED_TARGET and m.status is MeasurementStatus.OK
     }
     _note_canaries(history)
+    _note_without_time(history)
     judgement = _judge_time(history, roles, policy, of_code, compiled)
     stages = StageComparer(lambda digest: _text(digest, history))
     judgement.findings = with_stages(judgement.findings, history.measurements, stages)
@@ -94,6 +95,19 @@ def _judge_time(
         history.timings, history.canaries, history.commits, TIMED_TARGET, _identities(history), judged.counts
     )
     return judge_epochs(panels, roles, policy.detection, judged, history.commits)
+
+
+def _note_without_time(history: History) -> None:
+    """Commits between timed ones whose code is known and whose time is not: no word of their time is lost."""
+    order = [c.commit for c in history.commits]
+    timed = {t.commit for t in history.timings}
+    places = [i for i, commit in enumerate(order) if commit in timed]
+    compiled = {m.commit for m in history.measurements if m.target == TIMED_TARGET}
+    if places:
+        inside = order[places[0] : places[-1] + 1]
+        bare = [history.label(c) for c in inside if c in compiled and c not in timed]
+        if bare:
+            history.notes.append(f"compiled, but without GPU time: {', '.join(bare)}")
 
 
 def _note_canaries(history: History) -> None:

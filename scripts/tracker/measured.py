@@ -141,8 +141,7 @@ def _note_what_is_apart(history: History) -> None:
 def _load_folder(root: Path, history: History) -> list[CommitResults]:
     """The readable results of a folder; its lists and its problems go into the history."""
     try:
-        known = {c.commit for c in history.commits}
-        history.commits += [c for c in read_commits(root) if c.commit not in known]
+        history.commits = _merged(history.commits, read_commits(root))
         history.variants = {**read_variants(root), **history.variants}
         history.machines = {**read_machines(root), **history.machines}
         history.flops = {**read_flops(root), **history.flops}
@@ -154,6 +153,22 @@ def _load_folder(root: Path, history: History) -> list[CommitResults]:
     results, errors = read_results(root)
     history.problems += errors
     return results
+
+
+def _merged(known: list[Commit], more: list[Commit]) -> list[Commit]:
+    """One order of two lists: a commit that only the second has stands after its predecessor there, not at
+    the end, where it would look newer than all."""
+    merged = list(known)
+    place = {c.commit: i for i, c in enumerate(merged)}
+    after = -1
+    for commit in more:
+        if commit.commit in place:
+            after = place[commit.commit]
+            continue
+        after = after + 1 if known else len(merged)
+        merged.insert(after, commit)
+        place = {c.commit: i for i, c in enumerate(merged)}
+    return merged
 
 
 def _of_one_version(measurements: list[_M], history: History) -> list[_M]:

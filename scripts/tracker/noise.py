@@ -59,7 +59,7 @@ def measure_noise(documents: list[SessionFile]) -> list[Noise]:
     """One row a shape, of sessions that are `is_for_noise`. Raises TrackerError if they are too few."""
     by_shape: dict[tuple[int, int], list[SessionFile]] = defaultdict(list)
     for document in documents:
-        by_shape[document.case["head_dim"], document.case["n_ctx"]].append(document)
+        by_shape[document.case.head_dim, document.case.n_ctx].append(document)
     return [_noise(shape, found) for shape, found in sorted(by_shape.items())]
 
 
@@ -148,7 +148,7 @@ def power_cap(documents: list[SessionFile]) -> list[PowerCap]:
     by_shape: dict[tuple[int, int], list[SessionFile]] = defaultdict(list)
     for document in documents:
         if len({b.is_capped for b in _kernel_blocks(document)}) == 2:
-            by_shape[document.case["head_dim"], document.case["n_ctx"]].append(document)
+            by_shape[document.case.head_dim, document.case.n_ctx].append(document)
     return [_power_cap(shape, found) for shape, found in sorted(by_shape.items())]
 
 

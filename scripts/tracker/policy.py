@@ -60,6 +60,10 @@ class ConfirmPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_relative_change: Share
     n_ctx: Annotated[int, msgspec.Meta(ge=128, multiple_of=128)]
 
+    def __post_init__(self) -> None:
+        if self.min_sessions > self.max_sessions:
+            raise ValueError("min_sessions is more than max_sessions: no suspicion would ever be settled")
+
 
 class DetectionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a change in a series of consecutive commits counts. Fields: see policy.toml."""

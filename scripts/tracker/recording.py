@@ -7,6 +7,7 @@ import ast
 import datetime
 import itertools
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from scripts.tracker.harness import Suite, write_json
 from scripts.tracker.model import Case, Commit
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commits, read_variants
-from scripts.tracker.session_files import SessionFile
+from scripts.tracker.session_files import Device, SessionFile, TimedCase
 from scripts.tracker.store import EvidenceStore, atomic_write
 
 _SERIES = {"track_kernel": "kernel", "track_backward": "backward"}
@@ -36,15 +37,15 @@ class _Key:
     causal: bool
     dtype: str
 
-    def is_of(self, case: dict[str, Any]) -> bool:
+    def is_of(self, case: TimedCase) -> bool:
         names = ("n_ctx", "head_dim", "causal", "dtype")
-        return all(case[name] == getattr(self, name) for name in names)
+        return all(getattr(case, name) == getattr(self, name) for name in names)
 
 
-def machine_name(device: dict[str, Any]) -> str:
+def machine_name(device: Device) -> str:
     """asv's name for an epoch, like "h200-580.159.04": the GPU's model and the driver."""
-    words = str(device["gpu"]).lower().replace("nvidia", "").split()
-    name = "-".join([*words, str(device["driver"])])
+    words = device.gpu.lower().replace("nvidia", "").split() or ["gpu"]
+    name = "-".join([*words, device.driver])
     return "".join(c if c.isalnum() or c in ".-" else "-" for c in name)
 
 
@@ -59,8 +60,8 @@ def record_sessions(
     """
     machine = machine_name(documents[0].device)
     device = documents[0].device
-    entry = {"machine": machine, "gpu": device["gpu"], "driver": device["driver"],
-             "power_limit_w": str(device["power_limit_w"]), "os": "Linux", "arch": "x86_64",
+    entry = {"machine": machine, "gpu": device.gpu, "driver": device.driver,
+             "power_limit_w": str(device.power_limit_w), "os": "Linux", "arch": "x86_64",
              "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip
     known = read_commits(history)
     commits = {s.commit: s.label for d in documents for s in d.subjects}
@@ -77,7 +78,12 @@ def record_sessions(
         for suite in suites:
             for name in suite.benchmarks:
                 _add_benchmark(row, name, suite, documents, commit)
-        row.save(str(results))
+        with (
+            tempfile.TemporaryDirectory() as staging
+        ):  # asv writes in place: a full disk would cut what is there
+            row.save(staging)
+            for written in Path(staging).rglob("*.json"):
+                atomic_write(results / written.relative_to(staging), written.read_bytes())
     write_json(results / machine / "machine.json", {**entry, "version": 1})
     write_json(results / "flops.json", suites[0].flops)
     write_json(results / "commits.json", known)
@@ -101,7 +107,7 @@ def _dates(commits: dict[str, str], known: list[Commit], history: Path) -> dict[
 
 
 def _check_identities(document: SessionFile, evidence: EvidenceStore) -> None:
-    case = Case(document.case["head_dim"], document.case["causal"], document.case["dtype"])
+    case = Case(document.case.head_dim, document.case.causal, document.case.dtype)
     for subject in document.subjects:
         record = evidence.load(document.target, subject.commit, case, subject.variant)
         if subject.status == "ok" and (record is None or list(record.identity) != subject.identity):

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from scripts.tracker.attribution_report import suspects_in_short
 from scripts.tracker.comment import TEMPLATES
+from scripts.tracker.errors import printable
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, MeasurementStatus, Verdict
@@ -62,7 +63,7 @@ def _what_changed(group: FindingGroup, verdict: Verdict) -> str:
     """Changes in order of weight; a reference's are marked with its name."""
     rows = group.changes_of(verdict)
     if not rows:
-        return escape(group.of(verdict)[0].explanation)
+        return escape(printable(group.of(verdict)[0].explanation))
     lines = []
     for row in rows:
         whose = "" if row.variant == group.candidate else f"{row.variant}: "
@@ -70,7 +71,7 @@ def _what_changed(group: FindingGroup, verdict: Verdict) -> str:
     lines += group.confirmations_of(verdict)
     if words := suspects_in_short(group.of(verdict)):
         lines.append(words)
-    return "\n".join(lines)
+    return escape(printable("\n".join(lines)))
 
 
 def print_summary(console: Console, judgement: Judgement, history: History) -> None:
@@ -98,7 +99,7 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
     for note in (*history.notes, *judgement.notes):
         console.print(f"  note: {note}", highlight=False, markup=False)
     for problem in history.problems:
-        console.print(f"error: {problem}", highlight=False, markup=False, style="red")
+        console.print(f"error: {printable(str(problem))}", highlight=False, markup=False, style="red")
 
 
 def render_html(judgement: Judgement, history: History) -> str:

@@ -19,12 +19,15 @@ from scripts.tracker.confirmation import Question
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Case, Commit, Finding, Role, VariantFacts
 from scripts.tracker.policy import ConfirmPolicy
-from scripts.tracker.store import EvidenceStore, atomic_write
+from scripts.tracker.results import HASH, LABEL, WORD
+from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 
 SCHEMA = 1
 _SUPPORT = "support"  # forward, preprocess and conversion; see `kernels.record`
 _RECORD = re.compile(r"records(/[A-Za-z0-9][A-Za-z0-9._-]*){3}/[a-z0-9_]+\.json")
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{64}\.zst")
+_FINDING = re.compile(r"[0-9a-f]{12}")
+_DTYPES = ("fp16", "bf16")
 _BATCH, _HEADS = 4, 8
 
 
@@ -111,15 +114,38 @@ def write_request(path: Path, request: Request) -> None:
 def read_request(path: Path) -> Request:
     """Raises TrackerError naming the file if it is damaged, or names anything outside a store."""
     try:
-        request = msgspec.json.decode(path.read_bytes(), type=Request)
+        request = msgspec.json.decode(read_regular(path, 64 * 2**20), type=Request)
         if request.schema != SCHEMA:
             raise ValueError(f"schema {request.schema}, this program reads {SCHEMA}")
+        _check(request)
         for name in request.files:
             if not _RECORD.fullmatch(name) and not _OBJECT.fullmatch(name):
                 raise ValueError(f"{name[:100]!r} is no place in an evidence store")
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, KeyError, RecursionError, msgspec.MsgspecError) as error:
         raise TrackerError(f"{path}: not a request ({error}); write it again with scripts.confirm") from error
     return request
+
+
+def _check(request: Request) -> None:
+    """Raises ValueError. Everything here becomes a path, a plan or a line on the terminal."""
+    if not _FINDING.fullmatch(request.finding):
+        raise ValueError(f"{request.finding[:100]!r} is no id of a finding")
+    for side in (request.before, request.after):
+        if not (HASH.fullmatch(side.commit) and LABEL.fullmatch(side.label)):
+            raise ValueError("a commit or label is none")
+    if request.before.commit == request.after.commit:
+        raise ValueError("both sides are one commit")
+    if request.candidate == request.reference or request.of not in ("time", "ratio"):
+        raise ValueError("nothing to compare")
+    if not {request.candidate, request.reference} <= set(request.variants):
+        raise ValueError("its variants lack the candidate or the reference")
+    if not all(WORD.fullmatch(variant) for variant in request.variants):
+        raise ValueError("a variant is no plain word")
+    numbers = [request.case[name] for name in ("head_dim", "n_ctx", "batch", "heads")]
+    if not all(type(n) is int and 0 < n <= 2**22 for n in numbers) or request.case["dtype"] not in _DTYPES:
+        raise ValueError("its case is none")
+    if type(request.case["causal"]) is not bool:
+        raise ValueError("its case is none")
 
 
 def unpack(request: Request, root: Path) -> None:

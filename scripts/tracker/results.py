@@ -26,15 +26,16 @@ from scripts.tracker.model import (
     MeasurementStatus,
     VariantFacts,
 )
+from scripts.tracker.store import read_regular
 
 CODEGEN_BENCHMARK = "codegen.CodeGeneration.track_"
 _SETUP = ("gpu", "driver", "power_limit_w", "clocks")
 _CODEGEN_PARAMS = ("variant", "head_dim", "causal", "dtype", "target")
 _ASV_RESULT_API = 2
-_HASH = re.compile(r"[0-9a-f]{8,64}")
+HASH = re.compile(r"[0-9a-f]{8,64}")
 # These words go into paths, file names and comments, and other machines may have written them.
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,60}")
 _T = TypeVar("_T")
 
 
@@ -92,10 +93,10 @@ def read_commit_results(path: Path) -> CommitResults:
     """Read one result file. Raises TrackerError naming it if it is cut short, not asv's, or mislabelled."""
     try:
         # Not msgspec's own parser: asv writes bare NaN.
-        raw = msgspec.convert(json.loads(path.read_text()), _AsvFile)
+        raw = msgspec.convert(json.loads(read_regular(path)), _AsvFile)
         if raw.version != _ASV_RESULT_API:
             raise ValueError(f"asv's format {raw.version}, this program reads {_ASV_RESULT_API}")
-        if not _HASH.fullmatch(raw.commit_hash):
+        if not HASH.fullmatch(raw.commit_hash):
             raise ValueError(f"{raw.commit_hash!r} is no commit")
         # The file's name has only 8 digits of the hash: two commits may share them.
         if not raw.commit_hash.startswith(path.name.split("-")[0]):
@@ -216,8 +217,12 @@ def read_commits(root: Path) -> list[Commit]:
     Labels become file names and words of a command, so they must be plain.
     """
     commits = _read_ours(root / "commits.json", list[Commit]) or []
+    if len({c.commit for c in commits}) < len(commits):
+        raise TrackerError(
+            f"{root / 'commits.json'}: a commit stands there twice; {remedy(root / 'commits.json')}"
+        )
     for commit in commits:
-        if not _LABEL.fullmatch(commit.label):
+        if not LABEL.fullmatch(commit.label):
             raise TrackerError(f"{root / 'commits.json'}: {commit.label!r} is no label; run make track again")
     return commits
 
@@ -245,10 +250,10 @@ def read_failures(root: Path) -> dict[str, dict[str, BuildFailure]]:
 
 def _read_ours(path: Path, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(read_regular(path), type=kind)
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
+    except (ValueError, msgspec.MsgspecError, RecursionError, OSError) as error:
         raise TrackerError(f"{path}: not readable ({error}); {remedy(path)}") from error
 
 

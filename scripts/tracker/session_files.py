@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from scripts.tracker.errors import TrackerError
+from scripts.tracker.store import read_regular
 
 SCHEMA = 2
+_LONGEST_S = 3600.0  # of one launch: more is another unit
+Size = Annotated[int, msgspec.Meta(ge=1, le=2**24)]
 
 
 class Subject(msgspec.Struct):
@@ -22,7 +24,7 @@ class Subject(msgspec.Struct):
     label: str
     copy: int
     variant: str
-    status: str
+    status: Literal["ok", "unsupported", "failed", "wrong", "not_compiled"]
     message: str | None
     identity: list[str]
     shared_with: list[str] | None
@@ -57,6 +59,28 @@ class Canary(msgspec.Struct):
     kernel_s: list[float]
 
 
+class TimedCase(msgspec.Struct, frozen=True):
+    """See `kernels.plan.TimedCase`."""
+
+    head_dim: Size
+    causal: bool
+    dtype: Literal["fp16", "bf16"]
+    n_ctx: Size
+    batch: Size = 4
+    heads: Size = 8
+
+
+class Device(msgspec.Struct, frozen=True):
+    """What makes an epoch. The rest of what NVML says stays in the file. Becomes a folder's name."""
+
+    gpu: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+()-]{0,80}$")]
+    driver: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z._-]{0,40}$")]
+    power_limit_w: float
+    max_sm_clock_mhz: int | None = None
+    persistence_mode: bool | None = None
+    uuid: str | None = None
+
+
 class SessionFile(msgspec.Struct):
     """One case of a session; see `kernels.session_file`."""
 
@@ -65,9 +89,9 @@ class SessionFile(msgspec.Struct):
     status: Literal["ok", "no_valid_data"]
     note: str | None
     target: str
-    case: dict[str, Any]
-    device: dict[str, Any]
-    started_at: datetime.datetime
+    case: TimedCase
+    device: Device
+    started_at: Annotated[datetime.datetime, msgspec.Meta(tz=True)]
     subjects: list[Subject]
     canaries: dict[str, Canary]
     blocks: list[Block]
@@ -102,19 +126,20 @@ def read_sessions(folder: Path) -> list[SessionFile]:
     if not documents:
         raise TrackerError(f"{folder}: holds no session file (hd*.json)")
     check_one_device(documents, str(folder))
+    if len({document.case for document in documents}) < len(documents):
+        raise TrackerError(f"{folder}: holds a case twice; move one of its files away")
     return documents
 
 
 def check_one_device(documents: list[SessionFile], where: str) -> None:
     """Raises TrackerError if GPU, driver or limits differ. Cards of one kind count as one device."""
-    epochs = {json.dumps({**d.device, "uuid": None}, sort_keys=True) for d in documents}
-    if len(epochs) > 1:
+    if len({msgspec.structs.replace(document.device, uuid=None) for document in documents}) > 1:
         raise TrackerError(f"{where}: sessions of different devices or drivers; take them apart")
 
 
 def _read_session(path: Path) -> SessionFile:
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(read_regular(path))
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this program reads {SCHEMA}")
         document = msgspec.convert(content, SessionFile)
@@ -124,17 +149,19 @@ def _read_session(path: Path) -> SessionFile:
             is_timed = subject.status == "ok" and subject.shared_with is None
             if is_timed and expected != (series.count("kernel"), series.count("backward")):
                 raise ValueError(f"{subject.variant} has samples of other blocks")
-            if subject.shared_with is not None:
-                document.base_of(subject)
+            base = document.base_of(subject)
+            is_equal = base.shared_with is None and base.status == "ok" and base.identity == subject.identity
+            if subject.status == "ok" and not is_equal:
+                raise ValueError(f"{subject.variant} shares the timing of another kernel")
         for name, canary in document.canaries.items():
             if canary.kernel_s and len(canary.kernel_s) != series.count("kernel"):
                 raise ValueError(f"{name} has samples of other blocks")
-    except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, msgspec.ValidationError) as error:
         raise TrackerError(f"{path}: not a session file ({error}); run its plan again") from error
     times = [t for s in document.subjects for t in (*s.kernel_s, *s.backward_s)]
     times += [t for canary in document.canaries.values() for t in canary.kernel_s]
-    if not all(0 < t < math.inf for t in times):
-        raise TrackerError(f"{path}: holds a time that is not above zero; run its plan again")
+    if not all(0 < t < _LONGEST_S for t in times):
+        raise TrackerError(f"{path}: holds a time of no launch (zero, or over an hour); run its plan again")
     if not document.complete:
         why = document.note or "interrupted"
         raise TrackerError(f"{path}: the session did not finish this case ({why}); run its plan again")

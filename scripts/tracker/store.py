@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,6 +46,18 @@ def atomic_write(path: Path, content: bytes) -> None:
         raise
 
 
+def read_regular(path: Path, limit_bytes: int = 256 * 2**20) -> bytes:
+    """A file's content. Raises OSError for what is none (a pipe would be waited for, for ever), ValueError
+    for one that is larger than anything we write."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if status.st_size > limit_bytes:
+            raise ValueError(f"{status.st_size} bytes, more than any such file has")
+        return file.read()
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A file of the store that is not what it claims to be."""
@@ -62,11 +76,11 @@ class EvidenceStore:
         """The record of one measurement; None if there is none. Raises TrackerError if it is damaged."""
         path = self.record_path(target, commit, case, variant)
         try:
-            content = path.read_bytes()
+            content = read_regular(path)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise TrackerError(f"{path}: {error.strerror}; delete it and run make track again") from error
+        except (OSError, ValueError) as error:
+            raise TrackerError(f"{path}: {error}; delete it and run make track again") from error
         return _read_record(path, content)
 
     def has_objects(self, evidence: Evidence) -> bool:
@@ -97,13 +111,15 @@ class EvidenceStore:
                 yield Problem(path, str(error))
         for path in sorted(self.root.glob("records/*/*/*/*.json")):
             try:
-                evidence = _read_record(path, path.read_bytes())
+                evidence = _read_record(path, read_regular(path))
                 missing = [
                     f"its {stage} is missing: {self.object_path(digest)}"
                     for kernel in evidence.kernels
                     for stage, digest in kernel.objects.items()
                     if not self.object_path(digest).exists()
                 ]
+            except (OSError, ValueError) as error:
+                missing = [str(error)]
             except TrackerError as error:
                 missing = [str(error).removeprefix(f"{path}: ")]
             yield from (Problem(path, reason) for reason in missing)
@@ -132,7 +148,7 @@ def _safe(name: str) -> str:
 
 def _read_object(path: Path, digest: str) -> bytes:
     """Raises ValueError if the content's sha256 is not the file's name."""
-    compressed = path.read_bytes()
+    compressed = read_regular(path)
     size = zstandard.frame_content_size(compressed)
     if not 0 <= size <= _MAX_OBJECT_BYTES:
         raise ValueError(f"says that it holds {size} bytes, more than any stage has")

@@ -60,7 +60,9 @@ def _timing_measurement(
         status = MeasurementStatus.SKIPPED if math.isnan(value) else MeasurementStatus.OK
     if status is MeasurementStatus.OK and not (samples and all(0 < s < math.inf for s in samples)):
         raise TrackerError(f"{results.path}: {words} has a time but no samples above zero: measure again")
-    session = f"{results.machine} {row.started_at}"
+    # Without its start nobody knows which others are of its session: it is paired with none.
+    started = row.started_at if row.started_at is not None else f"unknown {results.commit}"
+    session = f"{results.machine} {started}"
     return TimingMeasurement(
         commit=results.commit,
         variant=str(variant),

@@ -67,6 +67,8 @@ def judge_timing(
         both = step.on_both_sides()
         for candidate, reference in pairs(roles):
             if candidate not in both or reference not in both:
+                if step.had(candidate) and step.had(reference):
+                    judgement.findings.append(_lost(step, candidate, reference))
                 continue
             judgement.counts[TIMED] += 1
             moved = _moved(step, candidate, reference, policy, judgement.counts)
@@ -96,6 +98,31 @@ def judge_timing(
     order = {c.commit: i for i, c in enumerate(commits)}
     judgement.findings = sorted([*left, *judgement.findings], key=lambda f: order[f.after.commit])
     return judgement
+
+
+def _lost(step: Step[TimingMeasurement], candidate: str, reference: str) -> Finding:
+    """A pair that had GPU time and has none now: missing is never "no change"."""
+    reasons = []
+    for variant in (candidate, reference):
+        if not step.has(variant):
+            found = step.new.get(variant)
+            status = "was not timed" if found is None else f"has no valid GPU time ({found.status.value})"
+            reasons.append(f"{variant} was timed at {step.before.label} and {status} at {step.after.label}.")
+    return Finding(
+        id=finding_id("timing", candidate, reference, step.case, step.target, step.before, step.after),
+        verdict=Verdict.NO_VALID_DATA,
+        evidence=("timing",),
+        candidate=candidate,
+        reference=reference,
+        case=step.case,
+        target=step.target,
+        before=step.before,
+        after=step.after,
+        first_changed_stage=None,
+        codegen_changes=(),
+        unmeasured_commits=step.unmeasured,
+        explanation=" ".join(reasons),
+    )
 
 
 def _moved(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.tracker.errors import TrackerError
+from scripts.tracker.errors import TrackerError, printable
 from scripts.tracker.harness import describe_suite
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Commit
@@ -100,4 +100,14 @@ def record_folder(workspace: Workspace, folder: Path, results: Path) -> str:
     suites = [describe_suite(workspace.root, module, TIMED_TARGET) for module in _SUITES]
     documents = read_sessions(folder)
     machine, commits = record_sessions(documents, suites, workspace.evidence, workspace.results, results)
-    return f"{results / machine}: {commits} commits, {len(documents)} cases"
+    lines = [f"{results / machine}: {commits} commits, {len(documents)} cases"]
+    lines += [
+        f"no valid data: {d.case.head_dim}, {d.case.n_ctx}: {d.note}" for d in documents if d.status != "ok"
+    ]
+    bad = {(s.variant, s.label, s.status, s.message) for d in documents for s in d.subjects
+           if s.status in ("failed", "wrong", "not_compiled")}  # fmt: skip
+    lines += [
+        f"{status}: {variant} at {label}: {message}"
+        for variant, label, status, message in sorted(bad, key=str)
+    ]
+    return printable("\n".join(lines))

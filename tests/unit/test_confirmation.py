@@ -59,8 +59,8 @@ def session(effects: dict[str, float], seed: int = 1, noise: float = 0.003, **ch
         "status": "ok",
         "note": None,
         "target": "cuda:90",
-        "case": {},
-        "device": {"gpu": "NVIDIA H100", "driver": "1"},
+        "case": {"head_dim": 64, "causal": True, "dtype": "fp16", "n_ctx": 2048},
+        "device": {"gpu": "NVIDIA H100", "driver": "1", "power_limit_w": 700.0},
         "started_at": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).isoformat(),
         "subjects": subjects,
         "canaries": {},
@@ -122,12 +122,10 @@ def test_a_failed_kernel_is_named_with_its_reason() -> None:
         decide([broken])
 
 
-def test_a_throttled_session_says_so() -> None:
+def test_a_throttled_session_says_so_whatever_it_holds() -> None:
     throttled = session(
-        {"atomic_add": 1.0, "inline_asm": 1.0}, status="no_valid_data", note="12 of 20 blocks"
+        {"atomic_add": 1.2, "inline_asm": 1.0}, status="no_valid_data", note="12 of 20 blocks"
     )
-    for block in throttled.blocks:
-        block.valid = False
     with pytest.raises(CannotCompareError, match="no_valid_data: 12 of 20 blocks"):
         decide([throttled])
 
@@ -166,7 +164,18 @@ def test_an_answer_is_read_back(tmp_path: Path) -> None:
     assert read_confirmations(tmp_path / "none") == {}
 
 
-@pytest.mark.parametrize("change", [{"schema": 2}, {"legs": []}, {"decision": "MAYBE"}, {"finding": "other"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": 2},
+        {"legs": []},
+        {"decision": "MAYBE"},
+        {"finding": "other"},
+        {"sessions": 0},
+        {"gpu": "H[/]200"},
+        {"driver": "\x1b]0;x\x07"},
+    ],
+)
 def test_a_damaged_answer_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
     path = answer_of(tmp_path, **change)
     with pytest.raises(TrackerError, match=rf"{path.name}: not an answer of scripts.confirm"):
@@ -202,3 +211,10 @@ def test_the_table_says_what_fresh_sessions_said(effect: float, words: str) -> N
     [group] = group_findings([replace(finding(Verdict.REGRESSION), confirmation=answer)])
     [line] = group.confirmations_of(Verdict.REGRESSION)
     assert line.startswith(words)
+
+
+def test_what_was_not_reproduced_is_told_to_nobody() -> None:
+    found = [session({"atomic_add": 1.0, "inline_asm": 1.0}, seed) for seed in (1, 2)]
+    answer = confirm(QUESTION, found, POLICY.timing, POLICY.confirm)
+    assert finding(Verdict.REGRESSION).is_public
+    assert not replace(finding(Verdict.REGRESSION), confirmation=answer).is_public

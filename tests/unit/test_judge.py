@@ -220,3 +220,15 @@ def test_a_text_that_cannot_be_read_is_a_problem_and_its_stage_unknown(
     [problem] = history.problems
     assert str(broken) in str(problem)
     assert "delete it and run make track again" in str(problem)
+
+
+def test_a_commit_that_one_list_lacks_keeps_its_place(workspace: Workspace) -> None:
+    """At the end it would look newer than all, and each step around it would be reversed."""
+    write_lists(workspace.results, [COMMITS[0], COMMITS[2], COMMITS[3]])
+    write_lists(workspace.recorded, list(COMMITS[:4]))
+    assert load_history(workspace).commits == list(COMMITS[:4])
+
+
+def test_a_commit_listed_twice_is_a_problem(workspace: Workspace) -> None:
+    write_lists(workspace.results, [COMMITS[0], COMMITS[1], COMMITS[0]])
+    assert any("stands there twice" in str(problem) for problem in load_history(workspace).problems)

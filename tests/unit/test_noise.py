@@ -90,7 +90,7 @@ def test_the_shipped_sessions_are_what_the_policy_says_of_them(
     assert len({s.variant for document in of_noise for s in document.subjects}) == 9
     labels = {tuple(dict.fromkeys(s.label for s in document.subjects)) for document in of_noise}
     assert labels == {("3.8.0", "3.9.0", "3.9.0 again")}
-    assert len({document.device["uuid"] for document in of_noise}) == 1
+    assert len({document.device.uuid for document in of_noise}) == 1
 
 
 def test_two_commits_in_one_session_compare_better_than_in_two(rows: list[Noise]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -99,6 +100,28 @@ def test_a_damaged_request_is_one_clear_error(tmp_path: Path, content: bytes) ->
     path.write_bytes(content)
     with pytest.raises(TrackerError, match=r"request\.json: not a request"):
         read_request(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"finding": "../../pwn"},
+        {"finding": "/etc/x"},
+        {"finding": "a\0b"},
+        {"case": {}},
+        {"of": "bogus"},
+        {"reference": "atomic_add"},
+        {"variants": ["none"]},
+        {"variants": ["atomic_add", "inline_asm", "../x"]},
+        {"before": COMMITS[1]},
+        {"after": replace(COMMITS[1], label="\x1b[31m")},
+    ],
+)
+def test_a_request_that_is_no_question_is_refused(request_file: Path, change: dict[str, Any]) -> None:
+    request = msgspec.json.decode(request_file.read_bytes(), type=Request)
+    request_file.write_bytes(msgspec.json.encode(msgspec.structs.replace(request, **change)))
+    with pytest.raises(TrackerError, match=r"request\.json: not a request"):
+        read_request(request_file)
 
 
 def test_damaged_content_is_named(request_file: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from builders import HD64, OLD, TARGET, record_document, write_object, write_rec
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Case
-from scripts.tracker.store import EvidenceStore, atomic_write
+from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 
 PTX = b"red.global.add.f32\n" * 500
 
@@ -194,3 +194,15 @@ def test_a_write_that_fails_leaves_the_old_file_alone(
         atomic_write(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_in_place_of_a_file_is_no_endless_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_regular(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        read_regular(Path("/dev/zero"))
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    with pytest.raises(ValueError, match="11 bytes"):
+        read_regular(tmp_path / "large", limit_bytes=10)
+    assert read_regular(tmp_path / "large") == b"x" * 11

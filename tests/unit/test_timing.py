@@ -21,7 +21,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import TimingPolicy
-from scripts.tracker.steps import Judgement
+from scripts.tracker.steps import Judgement, pairs
 from scripts.tracker.timing import hodges_lehmann, is_relevant, leg, ratio_change
 from scripts.tracker.timing_diff import FEW_BLOCKS, HARMLESS, STEADY, TIMED, judge_timing
 
@@ -263,3 +263,27 @@ def test_time_over_commits_that_were_only_compiled_has_the_code_of_its_own_ends(
     found = [f for f in judge(past).findings if "timing" in f.evidence]
     assert {(f.before, f.after) for f in found} == {ends}
     assert all("narrower writes of dQ" in f.explanation for f in found)
+
+
+@pytest.mark.parametrize("gone", [["atomic_add"], list(ROLES)])
+def test_time_that_vanished_is_no_valid_data(gone: list[str]) -> None:
+    """Missing is never "no change": a null in asv's file, for one variant or for all."""
+
+    def is_gone(t: TimingMeasurement) -> bool:
+        return t.variant in gone and t.commit == NEW.commit
+
+    timings = [
+        replace(t, status=MeasurementStatus.FAILED, samples_s=()) if is_gone(t) else t for t in history({})
+    ]
+    lost = [f for f in judged(timings).findings if f.verdict is Verdict.NO_VALID_DATA]
+    expected = {(c, r) for c, r in pairs(ROLES) if {c, r} & set(gone)}
+    assert {(f.candidate, f.reference) for f in lost} == expected
+    assert all("has no valid GPU time (failed)" in f.explanation for f in lost)
+
+
+def test_commits_without_time_between_timed_ones_are_named() -> None:
+    timings = [timed(c, v, 1e-3) for c in (COMMITS[0], COMMITS[2]) for v in ROLES]
+    code = [measured(c, v, {"registers": 1}) for c in COMMITS[:3] for v in ROLES]
+    past = History(commits=list(COMMITS), measurements=code, timings=timings, variants=dict(FACTS))
+    judge(past)
+    assert f"compiled, but without GPU time: {COMMITS[1].label}" in past.notes
