@@ -100,6 +100,11 @@ def is_complete(results: CommitResults, suite: Suite, evidence: EvidenceStore) -
     return True
 
 
+def machine_name(target: str) -> str:
+    """Generated code depends on the target and not on the host, so the target is asv's machine."""
+    return f"codegen-{target.replace(':', '-')}"
+
+
 class AsvHarness:
     """Measures commits of one repository for one target. ``repository``: a full local clone; ``lock``: a
     descriptor that asv inherits. Raises TrackerError for a checkout that asv cannot work in."""
@@ -112,8 +117,7 @@ class AsvHarness:
         self.workspace = workspace
         self._lock = lock
         self.target = target
-        # Generated code depends on the target and not on the host, so the target is asv's machine.
-        self.machine = f"codegen-{target.replace(':', '-')}"
+        self.machine = machine_name(target)
         self.suite = describe_suite(workspace.root, "benchmarks.codegen", target)
         self.peak_memory_bytes = 0  # of asv and all that it started, seen once a second
         self._config = workspace.cache / "asv.conf.json"
