@@ -93,9 +93,10 @@ def _write(path: Path, commits: Sequence[str]) -> None:
 def _say(selection: Selection, line: Sequence[LandedCommit], count: int) -> None:
     """What was decided about each commit, in numbers. On stderr: stdout is the matrix."""
     skipped, whys = len(selection.not_applicable), Counter(c.why.value for c in selection.chosen)
+    of_each = ", ".join(f"{n} {why}" for why, n in whys.items()) or "none"
     print(
         f"{len(line)} commits of main, {skipped} not applicable ({skipped / max(1, len(line)):.1%}), "
-        f"{len(selection.chosen)} to measure ({', '.join(f'{n} {why}' for why, n in whys.items()) or 'none'}), "
+        f"{len(selection.chosen)} to measure ({of_each}), "
         f"{len(selection.orphans)} measured and not on main any more; {count} written",
         file=sys.stderr,
     )

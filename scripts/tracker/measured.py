@@ -14,7 +14,7 @@ from scripts.tracker.store import EvidenceStore
 
 
 def code_digest(results: CommitResults, evidence: EvidenceStore) -> str:
-    """Equal for two commits whose kernels are the same, variant by variant. Raises TrackerError for damage."""
+    """Equal for two commits whose kernels are the same, variant by variant. Raises TrackerError."""
     rows = []
     for m in codegen_measurements(results):
         record = evidence.load(m.target, m.commit, m.case, m.variant)
@@ -24,8 +24,8 @@ def code_digest(results: CommitResults, evidence: EvidenceStore) -> str:
 
 
 def measured_commits(folder: Path, suite: Suite, evidence: EvidenceStore) -> dict[str, str]:
-    """{commit: digest of its code} of every whole result in a machine's folder. What is damaged, incomplete or
-    of other sources is not measured; the harness sets damaged files aside when it comes to them."""
+    """{commit: digest of its code} of every whole result in a machine's folder. What is damaged, incomplete
+    or of other sources is not measured; the harness sets damaged files aside when it comes to them."""
     found = {}
     for path in sorted(folder.glob("*-*.json")):
         try:

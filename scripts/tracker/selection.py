@@ -1,7 +1,7 @@
 """Which commits of main are measured, and in which order. Pure; the rules are data, in selection.toml.
 
-The line is main's first-parent line, oldest first, as ancestry gives it: dates play no part. What was measured
-and is not on the line any more (pushed away, rewritten) is an orphan: kept, and outside of every order.
+The line is main's first-parent line, oldest first, as ancestry gives it: dates play no part. What was
+measured and is not on the line any more (pushed away, rewritten) is an orphan: kept, outside of every order.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ def select(
 
 
 def _in_order(applicable: list[LandedCommit], measured: Mapping[str, str]) -> Iterator[Chosen]:
-    """Every commit without a measurement once: new ones, newest first, then gaps with a change, then the rest,
-    newest first too, because old history matters least."""
+    """Every commit without a measurement once: new ones, newest first, then gaps with a change, then the
+    rest, newest first too, because old history matters least."""
     at = [i for i, commit in enumerate(applicable) if commit.sha in measured]
     newest = at[-1] if at else -1
     for commit in reversed(applicable[newest + 1 :]):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_triton.py"
+ROOT = Path(__file__).resolve().parents[2]
 WHEEL = "triton-3.2.0-cp311-cp311-manylinux_2_17_x86_64.whl"
 
 # Answers `python -m pip download ... --dest FOLDER triton==3.2.0` as a file beside it tells.
@@ -49,11 +49,22 @@ class Build:
 
     def run(self, **environment: str) -> subprocess.CompletedProcess[str]:
         (self.root / "cache").mkdir(exist_ok=True)
-        command = [sys.executable, SCRIPT, "--commit", "c" * 40, "--src", self.root, "--out", self.out]
+        command = [
+            sys.executable,
+            "-m",
+            "scripts.build_triton",
+            "--commit",
+            "c" * 40,
+            "--src",
+            self.root,
+            "--out",
+            self.out,
+        ]
         report = {"ATOMWATCH_BUILD_REPORT": str(self.root / "report.json")}
         own = {name: value for name, value in os.environ.items() if not name.startswith("ATOMWATCH_")}
         return subprocess.run(
             command,
+            cwd=ROOT,
             env={**own, "PYTHONPATH": str(self.root / "fake"), **report, **environment},
             capture_output=True,
             text=True,
@@ -162,7 +173,7 @@ def test_not_exactly_one_wheel_is_a_failure(build: Build, wheels: tuple[str, ...
 def test_a_commit_that_is_no_release(build: Build) -> None:
     (build.root / "release.json").unlink()
     report = build.failure()
-    assert "commit cccccccccc is no release" in report["reason"]
+    assert report["reason"] == f"no setup.py in {build.root.name} nor in its python/: no commit of Triton"
     assert report["transient"] is False
 
 
