@@ -15,7 +15,7 @@ from scripts.tracker.comment import render_all
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, run_command
 from scripts.tracker.judge import judge, load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import CommitsWorkspace, Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,8 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.flag_regressions", description=__doc__)
     parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
+    parser.add_argument(
+        "--commits",
+        action="store_true",
+        help="judge the commits of main that make follow measured, not releases",
+    )
     options = parser.parse_args()
-    history = load_history(Workspace(ROOT))
+    history = load_history(CommitsWorkspace(ROOT) if options.commits else Workspace(ROOT))
     judgement = judge(history)
     if options.format == "json":
         print(findings_json(judgement))

@@ -45,6 +45,7 @@ def build_from_source(source: Path, scratch: Path, settings: Settings) -> tuple[
     settings.log.parent.mkdir(parents=True, exist_ok=True)
     settings.log.write_bytes(b"")
     tools = put_nvidia_tools(source, settings.nvidia_tools)
+    _link_profiler(source)
     ends_s = time.monotonic() + settings.deadline_s
     for jobs in dict.fromkeys((settings.jobs, 1)):
         started_s = time.monotonic()
@@ -95,6 +96,14 @@ def build_environment(source: Path, settings: Settings, jobs: int) -> dict[str, 
     appended = f"-DTRITON_BUILD_UT=OFF {os.environ.get('TRITON_APPEND_CMAKE_ARGS', '')}".strip()
     return {**ours, **kept, "LDFLAGS": ours["LDFLAGS"], "PATH": path, "MAX_JOBS": str(jobs),
             "TRITON_APPEND_CMAKE_ARGS": appended}  # fmt: skip
+
+
+def _link_profiler(source: Path) -> None:
+    """Before PR 4443 (August 2024) setup.py packages Proton's Python files even if Proton is off, and links
+    them only if it is on. May go when no commit as old is measured."""
+    link, files = source / "python" / "triton" / "profiler", source / "third_party" / "proton" / "proton"
+    if files.is_dir() and link.parent.is_dir() and not link.exists():
+        link.symlink_to(files)
 
 
 def _triton_home(source: Path, cache: Path) -> Path:
