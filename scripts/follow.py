@@ -62,6 +62,7 @@ def main() -> int:
             on_step=_steps(console, harness, options.limit),
             now=lambda: datetime.datetime.now(datetime.UTC),
             retry_failed=options.retry_failed,
+            only=_read_hashfile(options.only, line(), console) if options.only else None,
         )
         failed = 0
         try:
@@ -126,12 +127,25 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--since", help="oldest commit to measure; default: all of main")
     parser.add_argument("--target", default="cuda:90")
+    parser.add_argument("--only", type=Path, help="a HASHFILE: these commits, in its order")
     parser.add_argument("--limit", type=int, help="try at most so many commits in this run")
     parser.add_argument("--retry-failed", action="store_true", help="try commits again that failed for good")
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
         parser.error("--limit: at least 1")
     return options
+
+
+def _read_hashfile(path: Path, line: Sequence[LandedCommit], console: Console) -> list[str]:
+    """The commits of a shard. One that was pushed away since it was made is said and left out."""
+    wanted = list(dict.fromkeys(path.read_text().split()))
+    on_line = {commit.sha for commit in line}
+    if unknown := [sha for sha in wanted if sha not in on_line]:
+        names = ", ".join(sha[:10] for sha in unknown[:5])
+        console.print(f"warning: {path}: {len(unknown)} are no commits of main: {names}", markup=False)
+    if not set(wanted) & on_line:
+        raise TrackerError(f"{path}: no commit of main in it: make it with scripts.select_commits")
+    return wanted
 
 
 def _say(console: Console, outcome: Outcome) -> None:

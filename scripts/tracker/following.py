@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.follow_state import FollowState, write_state
@@ -40,7 +40,8 @@ class Outcome:
 @dataclass(slots=True)
 class Follower:
     """One run. ``line``: gives main as it is now, oldest first, asked before each choice.
-    ``on_step``: shows a commit's progress. ``now``: the clock."""
+    ``on_step``: shows a commit's progress. ``now``: the clock. ``only``: commits in the order in which they
+    are measured, like a shard's; None: main decides."""
 
     harness: AsvHarness
     rules: SelectionRules
@@ -49,6 +50,7 @@ class Follower:
     on_step: OnStep
     now: Callable[[], datetime.datetime]
     retry_failed: bool = False
+    only: Sequence[str] | None = None
     _measured: dict[str, str] = field(default_factory=dict)
     _tried: set[str] = field(default_factory=set)
 
@@ -88,7 +90,11 @@ class Follower:
             failures = read_failures(self.harness.workspace.results).get(target, {})
             given_up |= {commit for commit, failure in failures.items() if not failure.transient}
             given_up |= self.state.not_due(target, self.now())
-        return select(self.line(), self.rules, target, self._measured, given_up)
+        selection = select(self.line(), self.rules, target, self._measured, given_up)
+        if self.only is None:
+            return selection
+        chosen = {c.commit.sha: c for c in selection.chosen}
+        return replace(selection, chosen=tuple(chosen[sha] for sha in self.only if sha in chosen))
 
     def _measure(self, selection: Selection) -> Outcome:
         chosen = selection.chosen[0]

@@ -177,3 +177,27 @@ def test_a_status_before_anything_was_followed(rig: FollowRig) -> None:
     done = rig.run("status")
     assert done.returncode == 2
     assert "run make follow first" in done.stderr
+
+
+def test_a_shard_is_measured_on_a_worker_and_merged(
+    rig: FollowRig, triton: Repository, tmp_path: Path
+) -> None:
+    assert rig.follow("--limit", "1").returncode == 0
+    made = rig.run("select_commits", "--out", str(tmp_path / "shards"), "--shards", "2", "--limit", "3")
+    assert json.loads(made.stdout) == {"shard": ["shard-001.txt", "shard-002.txt"]}, made.stderr
+    with (tmp_path / "shards" / "shard-002.txt").open("a") as shard:
+        print("dead" * 10, file=shard)  # pushed away since
+    workers = []
+    for n in (1, 2):
+        worker = FollowRig(tmp_path / f"worker-{n}", triton.folder)
+        done = worker.follow("--only", str(tmp_path / "shards" / f"shard-00{n}.txt"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        workers.append(str(worker.root))
+    assert "1 are no commits of main: deaddeadde" in done.stdout
+    merged = rig.run("merge_results", *workers, *workers)
+    assert merged.returncode == 0, merged.stderr
+    assert "3 results had, 3 results new" in merged.stdout
+    assert "compiled:        4 commits" in rig.run("status").stdout
+    # What the workers measured is not measured again: 3 does not compile, 2 and 0 are left.
+    assert rig.follow().returncode == 1
+    assert asked(rig, triton) == [8, 3, 2, 0]
