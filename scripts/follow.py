@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from scripts.tracker.commit_source import CLONE
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.follow_state import FollowState, check_toolchain, read_state, write_state
 from scripts.tracker.following import Follower, OnStep, Outcome, Tick
-from scripts.tracker.harness import AsvHarness
+from scripts.tracker.harness import AsvHarness, build_deadline_s
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.judge import judge, load_history
 from scripts.tracker.processes import only_one
@@ -39,7 +38,6 @@ from scripts.tracker.workspace import CommitsWorkspace
 
 ROOT = Path(__file__).resolve().parent.parent
 _REFRESH_S = 3600.0  # a long run looks for new commits so often
-_BUILD_S = 7200.0  # as scripts/builder/settings.py has it
 
 
 def main() -> int:
@@ -52,8 +50,7 @@ def main() -> int:
         line = Line(workspace.cache / CLONE, options.source, options.since, state, console)
         line()
         write_state(workspace.results, state)
-        build_s = float(os.environ.get("ATOMWATCH_BUILD_DEADLINE_S") or _BUILD_S)
-        harness = AsvHarness(workspace, line.clone, options.target, lock, build_s)
+        harness = AsvHarness(workspace, line.clone, options.target, lock, build_deadline_s())
         follower = Follower(
             harness=harness,
             rules=read_selection_rules(read_rules()),

@@ -39,6 +39,19 @@ COMMIT_DEADLINE_S = 2700
 _PATH_KEYS = ("benchmark_dir", "env_dir", "html_dir")
 
 
+# As scripts/builder/settings.py has it: a build ends itself, with its reason, before we end it.
+_BUILD_DEADLINE_S = 7200.0
+
+
+def build_deadline_s() -> float:
+    """What a build from source may take. Raises TrackerError for a setting that is no number."""
+    text = os.environ.get("ATOMWATCH_BUILD_DEADLINE_S") or str(_BUILD_DEADLINE_S)
+    try:
+        return float(text)
+    except ValueError as error:
+        raise TrackerError(f"ATOMWATCH_BUILD_DEADLINE_S={text!r} is no number of seconds") from error
+
+
 class Suite(msgspec.Struct, frozen=True):
     """What a complete result has: asv's `version`, benchmark names, parameters, records in the store; and
     the facts of each variant."""
@@ -201,8 +214,8 @@ class AsvHarness:
             "ATOMWATCH_TARGET": self.target,
             "ATOMWATCH_EVIDENCE": str(self.workspace.evidence.root),
             "ATOMWATCH_WHEELHOUSE": str(self.workspace.cache / "wheelhouse"),
-            "ATOMWATCH_BUILT_WHEELS": str(self.workspace.cache / "built-wheels"),
-            "ATOMWATCH_BUILD_CACHE": str(self.workspace.cache / "build"),
+            "ATOMWATCH_BUILT_WHEELS": str(self.workspace.built_wheels),
+            "ATOMWATCH_BUILD_CACHE": str(self.workspace.build_cache),
             "ATOMWATCH_BUILD_LOG": str(self.workspace.logs / f"{commit.label}-build.log"),
             "ATOMWATCH_BUILD_REPORT": str(report),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",

@@ -35,6 +35,16 @@ class Workspace:
         return self.root / ".cache"
 
     @property
+    def built_wheels(self) -> Path:
+        """Wheels that were built from source, by commit. Of the checkout, whatever a cache is for."""
+        return self.root / ".cache" / "built-wheels"
+
+    @property
+    def build_cache(self) -> Path:
+        """Caches of compilers and toolchains."""
+        return self.root / ".cache" / "build"
+
+    @property
     def evidence(self) -> EvidenceStore:
         return EvidenceStore(self.cache / "evidence")
 
