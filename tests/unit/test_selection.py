@@ -3,12 +3,15 @@
 import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from history_builders import LOWERING, landed, line, sha
 
 from scripts.tracker.attribution_rules import read_rules
+from scripts.tracker.backtest import read_known_commits
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.history import LandedCommit, read_history_file
+from scripts.tracker.history import FileHistory, LandedCommit, read_history_file
+from scripts.tracker.pull_requests import numbers_at_end
 from scripts.tracker.selection import (
     SELECTION_FILE,
     Selection,
@@ -21,6 +24,8 @@ from scripts.tracker.selection import (
 )
 
 SHARED_HISTORY = Path(__file__).resolve().parents[3] / "shared" / "data" / "triton-history.jsonl.gz"
+DATA = Path(__file__).resolve().parent.parent / "data"
+PINS = {"cmake/llvm-hash.txt", "cmake/nvidia-toolchain-version.txt", "cmake/nvidia-toolchain-version.json"}
 AMD, TEST, DOC = "third_party/amd/lib/x.cpp", "test/TritonGPU/x.mlir", "docs/index.rst"
 
 
@@ -196,15 +201,26 @@ def test_the_share_of_the_real_history_that_is_saved(rules: SelectionRules, real
     assert (len(real), len(selection.not_applicable)) == (2100, 643)
 
 
-def test_no_commit_that_is_known_to_have_changed_code_is_skipped(
+def test_no_commit_that_is_known_to_touch_code_is_skipped(
     rules: SelectionRules, real: list[LandedCommit]
 ) -> None:
-    """Changes of atomics, layouts and pins that came up in findings and issues."""
+    """Those of known nature, and every move of a pin."""
     skipped = {n.commit for n in select(real, rules, "cuda:90", {}).not_applicable}
-    by_number = {f"(#{number})": None for number in (4431, 4436, 4446, 4971, 4383, 5017, 7300)}
-    found = [c for c in real if any(number in c.subject for number in by_number)]
-    assert len(found) >= 5
-    assert not [c.subject for c in found if c.sha in skipped]
-    pins = [c for c in real if "cmake/llvm-hash.txt" in c.files]
-    assert pins
-    assert skipped.isdisjoint(c.sha for c in pins)
+    known = {str(k.pr) for k in read_known_commits(DATA / "known_commits.toml")}
+    found = [c for c in real if known.intersection(map(str, numbers_at_end(c.subject)))]
+    assert len(found) >= 20
+    assert [c.subject for c in found if c.sha in skipped] == []
+    pins = [c for c in real if PINS.intersection(c.files)]
+    assert len(pins) >= 20
+    assert [c.subject for c in pins if c.sha in skipped] == []
+
+
+def test_a_month_of_main(rules: SelectionRules) -> None:
+    """The 200 commits around the branch of 3.2, which are shipped with the tests."""
+    decode = msgspec.json.Decoder(LandedCommit).decode_lines
+    month = FileHistory(decode((DATA / "history-october-2024.jsonl").read_bytes()), {}, "october").main_line()
+    selection = select(month, rules, "cuda:90", {})
+    skipped = {n.commit for n in selection.not_applicable}
+    assert (len(month), len(skipped)) == (200, 58)
+    assert [c.subject for c in month if "#4971" in c.subject and c.sha in skipped] == []
+    assert [c.sha for c in selection.applicable] == [c.sha for c in month if c.sha not in skipped]
