@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -13,6 +14,7 @@ import pytest
 from triton_stand_in import COMMIT, NAME, SourceBuild, write_project, write_wheel
 
 from scripts.builder.failure import Kind, explain
+from scripts.builder.processes import DeadlineError, run_logged
 from scripts.builder.settings import available_bytes, read_settings
 
 SHOW_ENVIRONMENT = (
@@ -156,20 +158,25 @@ def test_memory_that_suffices_for_one_job(build: SourceBuild) -> None:
     assert build.facts()["jobs"] == 1
 
 
-def test_a_timeout_leaves_nothing_running(build: SourceBuild) -> None:
-    plan(
-        build,
-        "import os, subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        "open('pid', 'w').write(str(child.pid))\ntime.sleep(60)",
-    )
+def test_a_timeout(build: SourceBuild) -> None:
+    plan(build, "import time\ntime.sleep(60)")
     started_s = time.monotonic()
-    report = build.failure(ATOMWATCH_BUILD_DEADLINE_S="4")
+    report = build.failure(ATOMWATCH_BUILD_DEADLINE_S="3")
     assert time.monotonic() - started_s < 30
     assert (report["kind"], report["transient"]) == (Kind.TIMEOUT, True)
-    pid = int((build.source / "python" / "pid").read_text())
-    deadline_s = time.monotonic() + 5
-    while alive(pid) and time.monotonic() < deadline_s:
+
+
+def test_nothing_that_a_build_started_outlives_its_deadline(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "open('pid', 'w').write(str(child.pid))\ntime.sleep(60)"
+    )
+    with pytest.raises(DeadlineError):
+        run_logged([sys.executable, "-c", program], tmp_path, os.environ, tmp_path / "log", 5.0)
+    pid = int((tmp_path / "pid").read_text())
+    ends_s = time.monotonic() + 5
+    while alive(pid) and time.monotonic() < ends_s:
         time.sleep(0.05)
     assert not alive(pid)
 

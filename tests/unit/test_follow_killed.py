@@ -1,5 +1,5 @@
 """The real driver is killed at random moments, alone or with all that it started; in the end the books are
-those of a run that nobody disturbed. Six kills here; ATOMWATCH_KILLS=60 for a longer look."""
+those of a run that nobody disturbed. Four kills here; ATOMWATCH_KILLS=60 for a longer look."""
 
 import os
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from follow_rig import FollowRig, write_triton
 
-KILLS = int(os.environ.get("ATOMWATCH_KILLS", "6"))
+KILLS = int(os.environ.get("ATOMWATCH_KILLS", "4"))
 _LONGEST_S = 6.0
 
 
