@@ -14,10 +14,17 @@ GPU_TORCH ?=
 # Through the environment, so that the shell does not read them as code.
 export RELEASES TARGETS GPUS
 
-.PHONY: track time gpu-here test test-fast lint report clean
+.PHONY: track follow status time gpu-here test test-fast lint report clean
 
 track: .venv/ready
 	.venv/bin/python -m scripts.track --releases "$$RELEASES" --targets "$$TARGETS" $(if $(RETRY),--retry-failed)
+
+# Main commit by commit; FOLLOW holds options, like FOLLOW="--limit 10 --since 0d9fb13e".
+follow: .venv/ready
+	.venv/bin/python -m scripts.follow --target "$(firstword $(TARGETS))" $(FOLLOW)
+
+status: .venv/ready
+	.venv/bin/python -m scripts.status --target "$(firstword $(TARGETS))" $(STATUS)
 
 time: gpu-here .venv/ready .venv-gpu/ready
 	.venv/bin/python -m scripts.time_commits --releases "$$RELEASES" --gpus "$$GPUS"

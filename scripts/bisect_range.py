@@ -25,8 +25,9 @@ from scripts.tracker.codegen_probe import (
     question_of,
     stored_measurement,
 )
+from scripts.tracker.commit_source import CLONE
 from scripts.tracker.errors import TrackerError, run_command
-from scripts.tracker.harness import AsvHarness
+from scripts.tracker.harness import AsvHarness, build_deadline_s
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
 from scripts.tracker.model import Case, Commit, Finding
@@ -34,7 +35,7 @@ from scripts.tracker.policy import read_policy
 from scripts.tracker.processes import only_one
 from scripts.tracker.releases import write_history
 from scripts.tracker.timing_probe import claimed_effect, timing_probe
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import CommitsWorkspace, Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 _SCRATCH = "bisect-"
@@ -42,12 +43,14 @@ _SCRATCH = "bisect-"
 
 def main() -> int:
     options = _options()
-    workspace = Workspace(ROOT)
+    workspace = CommitsWorkspace(ROOT) if options.commits else Workspace(ROOT)
     history = load_history(workspace)
     with only_one(workspace) as lock, _scratch(workspace) as scratch:
-        repository = workspace.cache / "releases.git"
-        write_history(repository, workspace.cache)
-        harness = AsvHarness(workspace, repository, options.target, lock)
+        repository = workspace.cache / (CLONE if options.commits else "releases.git")
+        if not options.commits:
+            write_history(repository, workspace.cache)
+        build_s = build_deadline_s() if options.commits else 0.0
+        harness = AsvHarness(workspace, repository, options.target, lock, build_s)
         if options.finding and not options.no_compile:
             finding = _finding(options.finding, history)
             if not finding.codegen_changes:
@@ -59,7 +62,7 @@ def main() -> int:
 
         def fresh_harness() -> AsvHarness:
             place = ScratchWorkspace(ROOT, scratch / str(next(places)))
-            return AsvHarness(place, repository, options.target, lock)
+            return AsvHarness(place, repository, options.target, lock, build_s)
 
         probe = codegen_probe(harness, fresh_harness, question, not options.no_compile)
         print(
@@ -83,6 +86,7 @@ def _scratch(workspace: Workspace) -> Iterator[Path]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scripts.bisect_range", description=__doc__)
     parser.add_argument("--finding", help="its id, as flag_regressions --format json prints it")
+    parser.add_argument("--commits", action="store_true", help="among commits of main, not releases")
     parser.add_argument("--variant", default="atomic_add")
     parser.add_argument("--metric", help="like cache_invalidations, with --since and --until")
     parser.add_argument("--since", help="the older end, a label like 3.1.0")

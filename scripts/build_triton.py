@@ -1,8 +1,8 @@
-"""Give asv exactly one wheel of Triton for a commit, or fail with one clear reason.
+"""Give asv exactly one wheel of Triton for a commit, cheapest first, or fail with one clear reason.
 
-Runs in the asv environment, so it is standard library only. A commit whose tree holds `release.json`
-(our history of releases) gets that release from the package index. Building a commit of
-triton-lang/triton from source is not there yet, and said so.
+Tried in this order: a wheel that was built here before; the package index, if the commit is a release; wheels
+that somebody else built, if the user names some; a build from source. See scripts/builder/settings.py.
+Runs in the asv environment as `python -m scripts.build_triton`, so it is standard library only.
 """
 
 from __future__ import annotations
@@ -10,106 +10,92 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-# What pip says when the index cannot be reached; anything else will be the same the next time.
-_TRANSIENT = ("connection", "timed out", "timeout", "temporary failure", "name resolution", "503", "502")
-_NO_SPACE = "no space left"
+from scripts.builder.failure import BuildError, Kind
+from scripts.builder.index import download_release, release_of, waiting_wheel
+from scripts.builder.prebuilt import find_prebuilt
+from scripts.builder.settings import Settings, read_settings
+from scripts.builder.source import build_from_source
+from scripts.builder.wheelhouse import Wheelhouse
 
 
-class BuildError(Exception):
-    """No wheel. ``transient``: the same command may succeed another time."""
-
-    def __init__(self, reason: str, transient: bool) -> None:
-        super().__init__(reason)
-        self.transient = transient
-
-
-def release_of(source: Path, commit: str) -> str:
-    """The release that a commit of the history of releases stands for. Raises BuildError."""
-    path = source / "release.json"
-    try:
-        return str(json.loads(path.read_text())["version"])
-    except FileNotFoundError:
-        raise BuildError(
-            f"commit {commit[:10]} is no release (it has no release.json), and building Triton from "
-            "source is not supported yet",
-            transient=False,
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise BuildError(f"{path}: not a release ({error}); delete .cache/releases.git", False) from error
-
-
-def fetch_release(version: str, out: Path, wheelhouse: Path | None) -> Path:
-    """Put the release's wheel for this Python into ``out``, whole or not at all. Raises BuildError."""
+def get_wheel(commit: str, source: Path, out: Path, settings: Settings) -> Path:
+    """Put the one wheel of a commit into ``out``, whole or not at all. Raises BuildError."""
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent) as scratch:
-        wheel = _waiting_wheel(version, wheelhouse) or _download(version, Path(scratch))
+    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+        wheel = _obtain(commit, source, Path(folder), settings)
+        # Copied where it must stay, moved where it is ours: across disks either takes a while, a rename none.
+        staged = Path(folder) / "out" / wheel.name
+        staged.parent.mkdir()
+        if wheel.is_relative_to(folder):
+            wheel.replace(staged)
+        else:
+            shutil.copyfile(wheel, staged)
         for stale in out.glob("*.whl"):
             stale.unlink()
-        final = out / wheel.name
-        shutil.move(wheel, final)
-    return final
+        return Path(shutil.move(staged, out / wheel.name))
 
 
-def _waiting_wheel(version: str, wheelhouse: Path | None) -> Path | None:
-    """A wheel that was downloaded before its commit was known."""
-    waiting = sorted(wheelhouse.glob(f"triton-{version}-*.whl")) if wheelhouse else []
-    return waiting[-1] if waiting else None
-
-
-def _download(version: str, scratch: Path) -> Path:
-    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
-               "--only-binary=:all:", "--dest", str(scratch), f"triton=={version}"]  # fmt: skip
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # noqa: S603
-    print(done.stdout, flush=True)
-    wheels = list(scratch.glob("*.whl"))
-    if done.returncode == 0 and len(wheels) == 1:
-        return wheels[0]
-    said = done.stdout.lower()
-    if _NO_SPACE in said:
-        raise BuildError("the disk is full: free some space (a wheel takes 0.3 GB, installed 0.8 GB)", True)
-    if any(word in said for word in _TRANSIENT):
-        raise BuildError(f"cannot download triton=={version}: the package index is not reachable", True)
-    # Only an index that lists other versions knows what it says; a proxy or a portal lists none.
-    listed = re.search(r"from versions: (?!none)", said)
-    if "no matching distribution" in said and listed:
-        raise BuildError(f"no wheel of triton=={version} for {python} on the package index", False)
-    if "no matching distribution" in said:
-        reason = f"cannot download triton=={version}: the package index lists no release at all"
-        raise BuildError(f"{reason} (a proxy, a portal, or pip's settings?)", True)
-    last = (done.stdout.strip().splitlines() or ["no message"])[-1]
-    raise BuildError(f"pip download triton=={version} failed: {last}", True)
+def _obtain(commit: str, source: Path, scratch: Path, settings: Settings) -> Path:
+    house = Wheelhouse(settings.wheelhouse, settings.limit_bytes) if settings.wheelhouse else None
+    if house and (built := house.find(commit)):
+        print(f"build_triton: {built.name} was built before", flush=True)
+        return built
+    version = release_of(source, commit)
+    is_only_release = (source / "release.json").exists()
+    if version is not None:
+        try:
+            return waiting_wheel(version, settings.waiting) or download_release(version, scratch)
+        except BuildError as error:
+            # A tagged commit can still be built; one of our history of releases has no source.
+            if is_only_release or error.kind is not Kind.NO_WHEEL:
+                raise
+            print(f"build_triton: {error}", flush=True)
+    if settings.prebuilt and (wheel := find_prebuilt(settings.prebuilt, commit, scratch)):
+        print(f"build_triton: {wheel.name} was built elsewhere", flush=True)
+        return wheel
+    if not settings.from_source:
+        where = f"not in {settings.prebuilt}" if settings.prebuilt else "no release"
+        reason = f"no wheel: commit {commit[:10]} is {where}, and ATOMWATCH_BUILD=no forbids to build it"
+        raise BuildError(reason, False, Kind.NO_WHEEL)
+    wheel, facts = build_from_source(source, scratch, settings)
+    print(f"build_triton: built {wheel.name}: {json.dumps(facts)}", flush=True)
+    if house:
+        house.put(commit, wheel, {"commit": commit, "wheel": wheel.name, **facts})
+    return wheel
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m scripts.build_triton", description=__doc__)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--src", type=Path, required=True, help="checkout of the commit")
     parser.add_argument("--out", type=Path, required=True, help="folder that gets the one wheel")
     options = parser.parse_args()
-    wheelhouse = os.environ.get("ATOMWATCH_WHEELHOUSE")
     try:
-        version = release_of(options.src, options.commit)
-        wheel = fetch_release(version, options.out, Path(wheelhouse) if wheelhouse else None)
+        settings = read_settings(os.environ, options.out)
+        wheel = get_wheel(options.commit, options.src, options.out, settings)
     except (BuildError, OSError) as error:
         print(f"build_triton: {error}", file=sys.stderr)
         # For the driver: asv itself stores no reason.
         if report := os.environ.get("ATOMWATCH_BUILD_REPORT"):
-            transient = error.transient if isinstance(error, BuildError) else True
-            try:
-                Path(report).write_text(json.dumps({"reason": str(error), "transient": transient}))
-            except OSError as full:
-                print(f"build_triton: {report}: {full}", file=sys.stderr)
+            _write_report(Path(report), error)
         return 1
     print(f"build_triton: {wheel.name}")
     return 0
+
+
+def _write_report(path: Path, error: BuildError | OSError) -> None:
+    """OSError: of this machine, and maybe gone the next time."""
+    transient = error.transient if isinstance(error, BuildError) else True
+    kind = error.kind if isinstance(error, BuildError) else Kind.OTHER
+    try:
+        path.write_text(json.dumps({"reason": str(error), "transient": transient, "kind": kind.value}))
+    except OSError as full:
+        print(f"build_triton: {path}: {full}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import CommitsWorkspace, Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,8 +25,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.flag_regressions", description=__doc__)
     parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
     parser.add_argument("--releases", default="", help='only what was measured of these, like "3.8.0 3.9.0"')
+    parser.add_argument(
+        "--commits",
+        action="store_true",
+        help="judge the commits of main that make follow measured, not releases",
+    )
     options = parser.parse_args()
-    history = load_history(Workspace(ROOT))
+    history = load_history(CommitsWorkspace(ROOT) if options.commits else Workspace(ROOT))
     if chosen := set(options.releases.replace(",", " ").split()):
         if unknown := chosen - {c.label for c in history.commits}:
             raise TrackerError(f"unknown releases: {', '.join(sorted(unknown))}; make track measures them")

@@ -39,6 +39,19 @@ COMMIT_DEADLINE_S = 2700
 _PATH_KEYS = ("benchmark_dir", "env_dir", "html_dir")
 
 
+# As scripts/builder/settings.py has it: a build ends itself, with its reason, before we end it.
+_BUILD_DEADLINE_S = 7200.0
+
+
+def build_deadline_s() -> float:
+    """What a build from source may take. Raises TrackerError for a setting that is no number."""
+    text = os.environ.get("ATOMWATCH_BUILD_DEADLINE_S") or str(_BUILD_DEADLINE_S)
+    try:
+        return float(text)
+    except ValueError as error:
+        raise TrackerError(f"ATOMWATCH_BUILD_DEADLINE_S={text!r} is no number of seconds") from error
+
+
 class Suite(msgspec.Struct, frozen=True):
     """What a complete result has: asv's `version`, benchmark names, parameters, records in the store; and
     the facts of each variant."""
@@ -61,6 +74,10 @@ def describe_suite(root: Path, module: str, target: str) -> Suite:
     if done.returncode != 0:
         raise TrackerError(done.stderr.strip().splitlines()[-1])
     return msgspec.json.decode(done.stdout, type=Suite)
+
+
+class DeadlineError(TrackerError):
+    """asv was stopped: of this commit nothing is known, of the next one nothing is said."""
 
 
 # What pip and the system say, and what it means to the user.
@@ -100,20 +117,28 @@ def is_complete(results: CommitResults, suite: Suite, evidence: EvidenceStore) -
     return True
 
 
+def machine_name(target: str) -> str:
+    """Generated code depends on the target and not on the host, so the target is asv's machine."""
+    return f"codegen-{target.replace(':', '-')}"
+
+
 class AsvHarness:
     """Measures commits of one repository for one target. ``repository``: a full local clone; ``lock``: a
-    descriptor that asv inherits. Raises TrackerError for a checkout that asv cannot work in."""
+    descriptor that asv inherits; ``build_s``: what a build from source may take. Raises TrackerError for a
+    checkout that asv cannot work in."""
 
-    def __init__(self, workspace: Workspace, repository: Path, target: str, lock: int) -> None:
+    def __init__(
+        self, workspace: Workspace, repository: Path, target: str, lock: int, build_s: float = 0.0
+    ) -> None:
         if any(character.isspace() for character in str(workspace.root)):
             raise TrackerError(
                 f"{workspace.root}: asv cannot work in a folder with a space: move the checkout"
             )
         self.workspace = workspace
         self._lock = lock
+        self._build_s = build_s
         self.target = target
-        # Generated code depends on the target and not on the host, so the target is asv's machine.
-        self.machine = f"codegen-{target.replace(':', '-')}"
+        self.machine = machine_name(target)
         self.suite = describe_suite(workspace.root, "benchmarks.codegen", target)
         self.peak_memory_bytes = 0  # of asv and all that it started, seen once a second
         self._config = workspace.cache / "asv.conf.json"
@@ -153,7 +178,7 @@ class AsvHarness:
         report = self.workspace.staging / "build-failure.json"
         report.unlink(missing_ok=True)
         log = self.workspace.logs / f"{commit.label}-{self.machine}.log"
-        status = self._run_asv(commit.commit, log, report, on_tick)
+        status = self._run_asv(commit, log, report, on_tick)
         if report.exists():
             try:
                 return msgspec.json.decode(report.read_bytes(), type=BuildFailure)
@@ -176,11 +201,11 @@ class AsvHarness:
         atomic_write(self.workspace.results / "benchmarks.json", benchmarks)
         atomic_write(folder / written.name, written.read_bytes())
 
-    def _run_asv(self, commit: str, log: Path, report: Path, on_tick: Callable[[int], None]) -> int:
+    def _run_asv(self, commit: Commit, log: Path, report: Path, on_tick: Callable[[int], None]) -> int:
         log.parent.mkdir(parents=True, exist_ok=True)
         report.parent.mkdir(parents=True, exist_ok=True)
         # forkserver: 324 short benchmarks would take minutes if each started a Python.
-        command = [sys.executable, "-m", "asv", "run", f"{commit}^!", "--config", str(self._config),
+        command = [sys.executable, "-m", "asv", "run", f"{commit.commit}^!", "--config", str(self._config),
                    "--machine", self.machine, "--launch-method", "forkserver", "--show-stderr",
                    "--bench", r"^codegen\."]  # fmt: skip
         # Inside a git hook GIT_DIR names another repository, and asv would check commits out there.
@@ -189,6 +214,9 @@ class AsvHarness:
             "ATOMWATCH_TARGET": self.target,
             "ATOMWATCH_EVIDENCE": str(self.workspace.evidence.root),
             "ATOMWATCH_WHEELHOUSE": str(self.workspace.cache / "wheelhouse"),
+            "ATOMWATCH_BUILT_WHEELS": str(self.workspace.built_wheels),
+            "ATOMWATCH_BUILD_CACHE": str(self.workspace.build_cache),
+            "ATOMWATCH_BUILD_LOG": str(self.workspace.logs / f"{commit.label}-build.log"),
             "ATOMWATCH_BUILD_REPORT": str(report),
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         }
@@ -198,7 +226,7 @@ class AsvHarness:
                 env=environment, cwd=self.workspace.root, start_new_session=True,
                 pass_fds=(self._lock,),
             )  # fmt: skip
-            return self._wait(process, commit, log, on_tick)
+            return self._wait(process, commit.commit, log, on_tick)
 
     def _wait(
         self, process: subprocess.Popen[bytes], commit: str, log: Path, on_tick: Callable[[int], None]
@@ -211,9 +239,10 @@ class AsvHarness:
                 except subprocess.TimeoutExpired:
                     on_tick(self.workspace.evidence.count_records(self.target, commit))
                     self.peak_memory_bytes = max(self.peak_memory_bytes, memory_bytes(process.pid))
-                if time.monotonic() - started_s > COMMIT_DEADLINE_S:
-                    minutes = COMMIT_DEADLINE_S // 60
-                    raise TrackerError(f"asv did not end within {minutes} min and was stopped; see {log}")
+                deadline_s = COMMIT_DEADLINE_S + self._build_s
+                if time.monotonic() - started_s > deadline_s:
+                    minutes = f"{deadline_s / 60:.0f}"
+                    raise DeadlineError(f"asv did not end within {minutes} min and was stopped; see {log}")
         finally:
             stop_session(process)
 

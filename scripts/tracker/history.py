@@ -61,6 +61,9 @@ class CommitHistory(Protocol):
     def pins(self, commit: LandedCommit, path: str) -> tuple[str, str] | None:
         """A file's text before and after a commit; None where this history cannot tell."""
 
+    def main_line(self) -> list[LandedCommit]:
+        """Everything that landed on main, as far as this history goes, oldest first."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -116,6 +119,9 @@ class FileHistory:
 
     def pins(self, commit: LandedCommit, path: str) -> tuple[str, str] | None:
         return None  # a history file has the names of files, not their texts
+
+    def main_line(self) -> list[LandedCommit]:
+        return list(self.commits)
 
     def _place(self, commit: Commit) -> _Place:
         position = self._position.get(commit.commit)

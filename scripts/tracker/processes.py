@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,22 +19,87 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 
+LOCK_FILE = "track.lock"
 _GRACE_S = 5  # asv ends within a second of SIGINT, unless a shell made it ignore that
+_ORPHAN_GRACE_S = 10  # until the kernel has ended a killed session
 
 
 @contextmanager
 def only_one(workspace: Workspace) -> Iterator[int]:
     """Two runs in one checkout would install two Tritons into one environment. Yields the lock's descriptor:
-    asv inherits it, so that an asv whose driver was killed still keeps others out."""
+    asv inherits it, so that an asv whose driver was killed still keeps others out, until the next driver
+    stops it. The lock's file names its holder."""
     workspace.cache.mkdir(parents=True, exist_ok=True)
-    with (workspace.cache / "track.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TrackerError(
-                f"another make track runs in {workspace.root}: wait for it or stop it"
-            ) from None
+    path = workspace.cache / LOCK_FILE
+    with path.open("a+") as lock:
+        if not _locked(lock.fileno()) and (holder_is_alive(path) or not _stop_orphans(path, lock.fileno())):
+            raise TrackerError(f"{holder(path)} works in {workspace.root}: wait for it or stop it")
+        lock.truncate(0)
+        command = Path(sys.argv[0]).stem
+        json.dump({"pid": os.getpid(), "command": command, "since": time.strftime("%F %T %z")}, lock)
+        lock.flush()
         yield lock.fileno()
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody works under this lock now. Takes nothing and waits for nobody."""
+    try:
+        with path.open() as lock:
+            return not _locked(lock.fileno())
+    except FileNotFoundError:
+        return False
+
+
+def holder(path: Path) -> str:
+    """Who took a lock last, in words."""
+    try:
+        said = json.loads(path.read_text())
+        return f"scripts.{said['command']} (process {said['pid']}, since {said['since']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another run"
+
+
+def holder_is_alive(path: Path) -> bool:
+    """Whether the process that a lock names is there. Unknown counts as alive: who is asked for stops it."""
+    try:
+        pid = int(json.loads(path.read_text())["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return True
+    return Path(f"/proc/{pid}").exists()
+
+
+def _stop_orphans(path: Path, descriptor: int) -> bool:
+    """A driver that was killed left an asv behind, which holds the lock and which nobody watches. Stop what
+    holds it, with all of its session. True if the lock is ours then."""
+    sessions = set()
+    for process in _holders(path):
+        with contextlib.suppress(ProcessLookupError):
+            sessions.add(os.getsid(process))
+    for member in (m for session in sessions - {os.getsid(0)} for m in _session_members(session)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+    ends_s = time.monotonic() + _ORPHAN_GRACE_S
+    while not (ours := _locked(descriptor)) and time.monotonic() < ends_s:
+        time.sleep(0.05)
+    return ours
+
+
+def _holders(path: Path) -> set[int]:
+    """Other processes that have a file open."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # it ended while we looked, or is another user's
+            if link.readlink() == path.resolve():
+                found.add(int(link.parts[2]))
+    return found - {os.getpid()}
 
 
 def stop_session(process: subprocess.Popen[bytes]) -> None:

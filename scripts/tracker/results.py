@@ -65,10 +65,12 @@ class CommitResults:
 
 @dataclass(frozen=True, slots=True)
 class BuildFailure:
-    """Why a commit has no results. ``transient``: worth another try without a change."""
+    """Why a commit has no results. ``transient``: worth another try without a change. ``kind``: as
+    `scripts.builder.failure` calls it, so that failures can be counted."""
 
     reason: str
     transient: bool
+    kind: str = "other"
 
 
 class _Flops(msgspec.Struct):

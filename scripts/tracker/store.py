@@ -81,7 +81,7 @@ class EvidenceStore:
             return None
         except (OSError, ValueError) as error:
             raise TrackerError(f"{path}: {error}; delete it and run make track again") from error
-        return _read_record(path, content)
+        return read_record(path, content)
 
     def has_objects(self, evidence: Evidence) -> bool:
         """Whether every text and cubin of a record is there (not whether it is whole: see `verify`)."""
@@ -96,7 +96,7 @@ class EvidenceStore:
         """A stage's text. Raises TrackerError if it is missing or not what its name says."""
         path = self.object_path(digest)
         try:
-            return _read_object(path, digest).decode()
+            return read_object(path, digest).decode()
         except (OSError, ValueError, zstandard.ZstdError) as error:
             raise TrackerError(f"{path}: {error}; delete it and run make track again") from error
 
@@ -106,12 +106,12 @@ class EvidenceStore:
             yield Problem(path, "left by an interrupted write: delete it")
         for path in sorted(self.root.glob("objects/*/[!.]*")):
             try:
-                _read_object(path, path.name.removesuffix(".zst"))
+                read_object(path, path.name.removesuffix(".zst"))
             except (OSError, ValueError, zstandard.ZstdError) as error:
                 yield Problem(path, str(error))
         for path in sorted(self.root.glob("records/*/*/*/*.json")):
             try:
-                evidence = _read_record(path, read_regular(path))
+                evidence = read_record(path, read_regular(path))
                 missing = [
                     f"its {stage} is missing: {self.object_path(digest)}"
                     for kernel in evidence.kernels
@@ -146,7 +146,7 @@ def _safe(name: str) -> str:
     return name
 
 
-def _read_object(path: Path, digest: str) -> bytes:
+def read_object(path: Path, digest: str) -> bytes:
     """Raises ValueError if the content's sha256 is not the file's name."""
     compressed = read_regular(path)
     size = zstandard.frame_content_size(compressed)
@@ -158,7 +158,8 @@ def _read_object(path: Path, digest: str) -> bytes:
     return content
 
 
-def _read_record(path: Path, content: bytes) -> Evidence:
+def read_record(path: Path, content: bytes) -> Evidence:
+    """A record, checked against its own checksum and its place. Raises TrackerError."""
     try:
         document: dict[str, Any] = json.loads(content)
         record = document["record"]

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import json5
 
-from scripts.build_triton import BuildError, fetch_release
+from scripts.builder.failure import BuildError
+from scripts.builder.index import download_release
 from scripts.tracker.errors import TrackerError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -45,9 +46,11 @@ def throwaway_environment(folder: Path) -> Iterator[Path]:
 def install_triton(python: Path, version: str) -> None:
     """Put this release there in place of another: one wheel at a time is on the disk. Raises TrackerError."""
     _pip(python, "uninstall", "--yes", "triton")
+    scratch = python.parent.parent / "wheel"
+    scratch.mkdir(exist_ok=True)
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints pip's log, for asv's
-            wheel = fetch_release(version, python.parent.parent / "wheel", None)
+            wheel = download_release(version, scratch)
     except BuildError as error:
         raise TrackerError(f"{error}; prove needs both releases from the package index") from error
     _pip(python, "install", "--no-deps", str(wheel))

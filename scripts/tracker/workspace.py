@@ -35,6 +35,16 @@ class Workspace:
         return self.root / ".cache"
 
     @property
+    def built_wheels(self) -> Path:
+        """Wheels that were built from source, by commit. Of the checkout, whatever a cache is for."""
+        return self.root / ".cache" / "built-wheels"
+
+    @property
+    def build_cache(self) -> Path:
+        """Caches of compilers and toolchains."""
+        return self.root / ".cache" / "build"
+
+    @property
     def evidence(self) -> EvidenceStore:
         return EvidenceStore(self.cache / "evidence")
 
@@ -57,3 +67,31 @@ class Workspace:
     def recorded(self) -> Path:
         """Measured history that is shipped with the project."""
         return self.root / "benchmarks" / "recorded"
+
+
+class CommitsWorkspace(Workspace):
+    """The same checkout, for commits of main: results of their own, because releases are a history of their
+    own. Evidence, environments and caches are shared."""
+
+    __slots__ = ()
+
+    @property
+    def results(self) -> Path:
+        return self.root / ".asv" / "commits" / "results"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / ".asv" / "commits" / "staging"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / ".asv" / "commits" / "logs"
+
+    @property
+    def report(self) -> Path:
+        return self.root / ".asv" / "commits" / "report"
+
+    @property
+    def recorded(self) -> Path:
+        """No measured commits are shipped; the folder need not exist."""
+        return self.root / "benchmarks" / "recorded_commits"

@@ -32,10 +32,10 @@ def test_every_command_can_be_imported_without_triton_and_torch() -> None:
 
 
 def test_the_script_inside_asvs_environment_needs_the_standard_library_alone() -> None:
-    script = ROOT / "scripts" / "build_triton.py"
     done = subprocess.run(
-        # -I and -S: no site-packages, no PYTHONPATH, no checkout.
-        [sys.executable, "-I", "-S", script, "--help"],
+        # -E and -S: no PYTHONPATH, no site-packages.
+        [sys.executable, "-E", "-S", "-m", "scripts.build_triton", "--help"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

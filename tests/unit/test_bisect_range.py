@@ -34,7 +34,9 @@ class FakeHarness(AsvHarness):
     values: dict[str, float | str] = {}  # noqa: RUF012 - set by each test
     compiled: list[str] = []  # noqa: RUF012 - set by each test
 
-    def __init__(self, workspace: Workspace, repository: Path, target: str, lock: int) -> None:
+    def __init__(
+        self, workspace: Workspace, repository: Path, target: str, lock: int, build_s: float = 0.0
+    ) -> None:
         self.workspace, self.target, self.suite = workspace, target, SUITE
         self.machine = "codegen-cuda-90"
 

@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from history_builders import Repository
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_triton.py"
+from scripts import build_triton
+from scripts.builder.failure import BuildError, Kind
+from scripts.builder.index import release_of
+from scripts.builder.settings import Settings, read_settings
+
+ROOT = Path(__file__).resolve().parents[2]
 WHEEL = "triton-3.2.0-cp311-cp311-manylinux_2_17_x86_64.whl"
 
 # Answers `python -m pip download ... --dest FOLDER triton==3.2.0` as a file beside it tells.
@@ -49,11 +55,22 @@ class Build:
 
     def run(self, **environment: str) -> subprocess.CompletedProcess[str]:
         (self.root / "cache").mkdir(exist_ok=True)
-        command = [sys.executable, SCRIPT, "--commit", "c" * 40, "--src", self.root, "--out", self.out]
+        command = [
+            sys.executable,
+            "-m",
+            "scripts.build_triton",
+            "--commit",
+            "c" * 40,
+            "--src",
+            self.root,
+            "--out",
+            self.out,
+        ]
         report = {"ATOMWATCH_BUILD_REPORT": str(self.root / "report.json")}
         own = {name: value for name, value in os.environ.items() if not name.startswith("ATOMWATCH_")}
         return subprocess.run(
             command,
+            cwd=ROOT,
             env={**own, "PYTHONPATH": str(self.root / "fake"), **report, **environment},
             capture_output=True,
             text=True,
@@ -162,7 +179,7 @@ def test_not_exactly_one_wheel_is_a_failure(build: Build, wheels: tuple[str, ...
 def test_a_commit_that_is_no_release(build: Build) -> None:
     (build.root / "release.json").unlink()
     report = build.failure()
-    assert "commit cccccccccc is no release" in report["reason"]
+    assert report["reason"] == f"no setup.py in {build.root.name} nor in its python/: no commit of Triton"
     assert report["transient"] is False
 
 
@@ -182,3 +199,50 @@ def test_a_folder_that_cannot_be_made(build: Build) -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert json.loads((build.root / "report.json").read_text())["transient"] is True
+
+
+# ---- A commit of triton-lang/triton that is a release by its tag ----
+
+
+@pytest.fixture
+def tagged(tmp_path: Path) -> Repository:
+    repository = Repository(tmp_path / "triton")
+    repository.commit("base")
+    repository.commit("release")
+    repository.git("tag", "v3.2.0")
+    repository.git("tag", "nightly")
+    repository.git("tag", "v3.3.0-rc1")
+    return repository
+
+
+def test_a_tag_names_the_release(tagged: Repository) -> None:
+    assert release_of(tagged.folder, tagged.head()) == "3.2.0"
+    assert release_of(tagged.folder, tagged.git("rev-parse", "HEAD~1")) is None
+    assert release_of(tagged.folder, "--help") is None
+    assert release_of(tagged.folder.parent / "nowhere", tagged.head()) is None
+
+
+def test_a_tagged_commit_that_the_index_does_not_offer_is_built(
+    tagged: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offers_nothing(version: str, scratch: Path) -> Path:
+        raise BuildError(f"no wheel of triton=={version}", False, Kind.NO_WHEEL)
+
+    def builds(source: Path, scratch: Path, settings: Settings) -> tuple[Path, dict[str, object]]:
+        (scratch / WHEEL).write_text("built")
+        return scratch / WHEEL, {}
+
+    monkeypatch.setattr(build_triton, "download_release", offers_nothing)
+    monkeypatch.setattr(build_triton, "build_from_source", builds)
+    settings = read_settings({}, tmp_path / "cache" / "out")
+    wheel = build_triton.get_wheel(tagged.head(), tagged.folder, tmp_path / "cache" / "out", settings)
+    assert wheel.read_text() == "built"
+
+    def is_down(version: str, scratch: Path) -> Path:
+        raise BuildError("the index is not reachable", True, Kind.DOWNLOAD)
+
+    # The release's own wheel is cheaper than a build, so it is waited for.
+    monkeypatch.setattr(build_triton, "download_release", is_down)
+    with pytest.raises(BuildError, match="not reachable"):
+        build_triton.get_wheel(tagged.head(), tagged.folder, tmp_path / "cache" / "out", settings)
+    assert wheel.read_text() == "built"
