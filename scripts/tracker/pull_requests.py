@@ -44,12 +44,17 @@ class SquashSuffix:
     """Reads the subject alone. Asking the code host, in the right repository, is the better source."""
 
     def of(self, commit: LandedCommit) -> PullRequest:
-        if merged := _MERGE.match(commit.subject):
-            return PullRequest(int(merged[1]), MERGE)
-        numbers = numbers_at_end(commit.subject)
-        if not numbers:
-            return PullRequest(None, NONE)
-        return PullRequest(numbers[-1], SQUASH, numbers[:-1])
+        return in_subject(commit.subject)
+
+
+def in_subject(subject: str) -> PullRequest:
+    """What a subject alone says."""
+    if merged := _MERGE.match(subject):
+        return PullRequest(int(merged[1]), MERGE)
+    numbers = numbers_at_end(subject)
+    if not numbers:
+        return PullRequest(None, NONE)
+    return PullRequest(numbers[-1], SQUASH, numbers[:-1])
 
 
 class PullLookup(Protocol):
@@ -72,11 +77,15 @@ class MergedPullRequests:
     branch: str = "main"
 
     def of(self, commit: LandedCommit) -> PullRequest:
+        return self.brought(commit.sha, commit.subject)
+
+    def brought(self, commit: str, subject: str) -> PullRequest:
+        """The same, for a commit of which no more is known."""
         try:
-            found = self.host.pulls_of(self.repository, commit.sha)
+            found = self.host.pulls_of(self.repository, commit)
         except GitHubError:
-            return SquashSuffix().of(commit)
-        numbers = [pull.number for pull in found if self._brought(pull, commit.sha)]
+            return in_subject(subject)
+        numbers = [pull.number for pull in found if self._brought(pull, commit)]
         if len(numbers) != 1:
             return PullRequest(None, UNMERGED, tuple(numbers))
         return PullRequest(numbers[0], CHECKED)

@@ -24,9 +24,11 @@ M = TypeVar("M", CodegenMeasurement, TimingMeasurement)
 
 @dataclass(slots=True)
 class Judgement:
-    """Findings, and a count of everything that was looked at and is no finding."""
+    """Findings, and a count of everything that was looked at and is no finding. ``expected``: what
+    expected_changes.toml quiets, with the reason."""
 
     findings: list[Finding] = field(default_factory=list)
+    expected: list[tuple[Finding, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 

@@ -267,6 +267,9 @@ class GitHubDouble:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Head and body in two packets would wait 40 ms for each other.
+    disable_nagle_algorithm = True
+    wbufsize = -1
     double: GitHubDouble
 
     def log_message(self, format: str, *arguments: object) -> None:

@@ -71,9 +71,9 @@ def test_a_missing_policy_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "wrong"),
     [
-        ("session_spread = 0.0024", "session_spread = nan"),
-        ("session_spread = 0.0024", "session_spread = -1.0"),
-        ("session_spread = 0.0024", "session_spread = 1e9"),
+        ("session_spread = 0.0025", "session_spread = nan"),
+        ("session_spread = 0.0025", "session_spread = -1.0"),
+        ("session_spread = 0.0025", "session_spread = 1e9"),
         ("min_blocks = 5", "min_blocks = 1000000"),
         ("min_blocks = 5", "min_blocks = 0"),
         ("min_blocks = 5", "min_blocks = 5\nmin_block = 5"),
