@@ -49,6 +49,7 @@ _SECONDARY_LIMIT_S = 60.0  # what GitHub says to wait at least, where it names n
 _MAX_WAIT_S = 900.0  # of a run, all waits together: a job must end
 _JWT_S = 540  # github3's 30 s fail where a clock is fast
 _MAX_LISTED = 100_000
+_NEWEST = 20
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/(?!\.+$)[A-Za-z0-9._-]{1,100}")
 _SHA = re.compile(r"[0-9a-f]{40}")
 _T = TypeVar("_T")
@@ -223,6 +224,12 @@ class GitHub:
         """Every issue, newest first, closed ones too."""
         query = {"state": "all", "sort": "created", "direction": "desc"}
         return self._list(f"repos/{_repository(repository)}/issues", Thread, query)
+
+    def newest_issues(self, repository: str) -> list[Thread]:
+        """One page of the newest."""
+        path = f"repos/{_repository(repository)}/issues"
+        response = self._session.get(self._url(path), params={"state": "all", "per_page": str(_NEWEST)})
+        return convert(answer(response), list[Thread], path)
 
     def create_issue(self, repository: str, title: str, body: str) -> int:
         path = f"repos/{_repository(repository)}/issues"

@@ -10,7 +10,6 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import islice
 
 import msgspec
 
@@ -142,8 +141,13 @@ class Publisher:
         try:
             _, etag = place.read(entry.id, entry.etag)
         except MissingError:
-            self.ledger.put(msgspec.structs.replace(entry, progress=Progress.SILENCED, note="deleted"))
-            return Outcome(post, Result.SILENCED)
+            # Another worker may have taken it away as the second of two; else somebody wants silence.
+            others = self._fresh(post).find()
+            if not others:
+                self.ledger.put(msgspec.structs.replace(entry, progress=Progress.SILENCED, note="deleted"))
+                return Outcome(post, Result.SILENCED)
+            etag = ""
+            entry = msgspec.structs.replace(entry, id=others[0], digest="")
         if entry.kind is Kind.COMMENT and self._age(entry) < _YOUNG:
             entry = self._merge(entry, post)
         if digest(text.body) == entry.digest:
@@ -190,8 +194,7 @@ class Publisher:
         host = self.hosts[post.kind]
         if post.kind is Kind.COMMENT:
             return CommentPlace(host, post)
-        newest = list(islice(host.issues(post.repository), 100))
-        return IssuePlace(host, post, [*newest, *(self.listed or [])])
+        return IssuePlace(host, post, [*host.newest_issues(post.repository), *(self.listed or [])])
 
     def _refused(self, post: Post, result: Result, error: GitHubError) -> Outcome:
         entry = self.ledger.get(post.key)
