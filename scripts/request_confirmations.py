@@ -1,5 +1,5 @@
-"""Write the requests that a machine with a GPU shall execute: of each group that waits for other sessions, the
-finding that moved most.
+"""Write the requests that a machine with a GPU shall execute: of each group that waits for other sessions,
+the finding that moved most.
 
     .venv/bin/python -m scripts.request_confirmations --out FOLDER
 
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def _waits(one: Judged, verdicts: tuple[Verdict, ...]) -> bool:
-    """Whether other sessions could say more: GPU time is claimed, somebody would be told, nobody asked yet."""
+    """Whether other sessions could say more: time is claimed, somebody would be told, nobody asked yet."""
     timed = worst_of(one.group) is not None
     return timed and one.group.verdict in verdicts and not one.standing.answers
 

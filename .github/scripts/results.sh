@@ -5,8 +5,11 @@
 #   results.sh pack            what this machine measured, into handed-in/
 #   results.sh answers FOLDER  checked answers of scripts.confirm, beside the results
 #   results.sh save URL        commit and push what the tracker has; TOKEN is in the environment
+#
+# ATOMWATCH_RESULTS_URL in the environment: another repository than ours for the branch.
 set -euo pipefail
 
+url=${ATOMWATCH_RESULTS_URL:-${2:-}}
 results=.asv/results
 evidence=.cache/evidence
 branch=.results
@@ -20,8 +23,8 @@ lay() {  # FROM TO
 
 take() {
   rm -rf "$branch"
-  if ! git clone --quiet --depth 1 --branch results --single-branch "$1" "$branch"; then
-    if [ -n "$(git ls-remote --heads "$1" results)" ]; then exit 1; fi
+  if ! git clone --quiet --depth 1 --branch results --single-branch "$url" "$branch"; then
+    if [ -n "$(git ls-remote --heads "$url" results)" ]; then exit 1; fi
     # The first run: there is no such branch yet.
     git init --quiet --initial-branch=results "$branch"
   fi
@@ -32,16 +35,25 @@ take() {
 pack() {
   rm -rf handed-in
   mkdir handed-in
-  lay "$results" handed-in/results
-  rm -rf handed-in/results/ledger handed-in/results/confirmations
-  lay "$evidence" handed-in/evidence
+  for pair in "$results results" "$evidence evidence"; do
+    read -r from to <<<"$pair"
+    [ -d "$from" ] || continue
+    # Only what is new: the rest came from the branch, and nobody planned it today.
+    (cd "$from" && find . -type f -not -name '.*' -not -path './ledger/*' -not -path './confirmations/*' -print0) |
+      while IFS= read -r -d '' file; do
+        if ! cmp --silent "$from/$file" "$branch/$to/$file"; then
+          mkdir -p "$(dirname "handed-in/$to/$file")"
+          cp "$from/$file" "handed-in/$to/$file"
+        fi
+      done
+  done
 }
 
 save() {
   lay "$results" "$branch/results"
   lay "$evidence" "$branch/evidence"
   cd "$branch"
-  git add --all
+  git add --all -- . ':!*.lock'
   if git diff --cached --quiet; then
     echo "Nothing new to save"
     return
@@ -50,12 +62,12 @@ save() {
   git -c user.name=atomwatch -c user.email=atomwatch@users.noreply.github.com commit --quiet -m "Results"
   for try in 1 2 3 4 5; do
     if git -c "http.extraHeader=Authorization: Basic $(printf 'x-access-token:%s' "${TOKEN:-}" | base64 -w0)" \
-        push --quiet "$1" HEAD:results; then
+        push --quiet "$url" HEAD:results; then
       return
     fi
     sleep $((RANDOM % 5 + try))
     # A file a commit and a file a thread: two writers do not meet in one.
-    git fetch --quiet "$1" results
+    git fetch --quiet "$url" results
     git rebase --quiet FETCH_HEAD
   done
   echo "error: the branch results could not be pushed in 5 tries; run the workflow again" >&2
@@ -63,9 +75,9 @@ save() {
 }
 
 case "$1" in
-  take) take "$2" ;;
+  take) take ;;
   pack) pack ;;
   answers) lay "$2/confirmations" "$results/confirmations" ;;
-  save) save "$2" ;;
+  save) save ;;
   *) echo "results.sh: $1?" >&2; exit 2 ;;
 esac

@@ -64,7 +64,8 @@ def check_incoming(folder: Path, asked: Asked) -> list[str]:
             problems.append(f"{name}: {facts.st_size} bytes, {total_bytes} with those before it: too much")
         elif problem := _problem(path, name, asked):
             problems.append(f"{name}: {problem}")
-    return problems + _lists(folder / "results")
+    # A link or a pipe must not be read, so the lists come last.
+    return problems or _lists(folder / "results")
 
 
 def _problem(path: Path, name: str, asked: Asked) -> str:
