@@ -17,6 +17,7 @@ from scripts.tracker.chart import chart_of, worst_of
 from scripts.tracker.confirmation import Confirmation, Decision
 from scripts.tracker.groups import VERDICT_WORDS, ChangeRow, FindingGroup, group_findings
 from scripts.tracker.judge import History
+from scripts.tracker.ledger import Kind
 from scripts.tracker.model import CodegenMeasurement, Finding, Stage, Verdict
 from scripts.tracker.posts import Judged, Post, TakenBack, Text, Trouble, marker, name_of
 from scripts.tracker.recovery import Measured
@@ -90,7 +91,9 @@ class Renderer:
     def thread(self, post: Post) -> Text:
         """All that one comment or issue says, the worst first."""
         body = f"{marker(post.key)}\n" + "\n---\n\n".join(map(self._part, post.parts))
-        footer = self._environment.get_template("footer.md").render(home=self._home)
+        footer = self._environment.get_template("footer.md").render(
+            home=self._home, is_issue=post.kind is Kind.ISSUE
+        )
         return Text(_title(post), _limit(body, footer))
 
     def _part(self, part: Judged | TakenBack | Trouble) -> str:
@@ -125,7 +128,7 @@ class Renderer:
             "worst": (worst_of(group) or group.findings[0]).id,
             "least": f"{least:.1%}",
             "timed_on": self._history.timed_on() if timed else [],
-            "words": VERDICT_WORDS,
+            "words": VERDICT_WORDS | {group.verdict: _words(group.verdict, standing)},
             "paths": [path for subject in subjects for path in _paths(group, subject, self._history)],
             "inexact": sorted(
                 v for v in {f.reference for f in group.findings} if not self._history.variants[v].exact
@@ -136,12 +139,15 @@ class Renderer:
 
 def headline(verdict: Verdict, standing: Standing) -> str:
     """A verdict as sure as it is."""
-    words = VERDICT_WORDS[verdict]
+    words = _words(verdict, standing)
     if standing.state in (State.RECOVERED, State.NOT_REPRODUCED):
         return f"{standing.state.value.capitalize()}: {words.removeprefix('likely ')}"
-    if standing.state is State.CONFIRMED:
-        words = words.removeprefix("likely ")
     return words.capitalize()
+
+
+def _words(verdict: Verdict, standing: Standing) -> str:
+    words = VERDICT_WORDS[verdict]
+    return words.removeprefix("likely ") if standing.state is State.CONFIRMED else words
 
 
 def _lead(standing: Standing, group: FindingGroup) -> str:
