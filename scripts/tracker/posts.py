@@ -133,25 +133,19 @@ def plan_posts(
     Triton's and ours."""
     upstream, home = repositories
     by_key = {one.key: one for one in judged}
-    known = {entry.key: entry for entry in entries}
+    known = {entry.key: entry for entry in entries if entry.key != trouble_issue("", home).key}
     plan = Plan([], [], [])
     threads: dict[str, Post] = {}
     for entry in known.values():
-        if entry.key == trouble_issue("", home).key:
-            continue
-        if entry.kind is Kind.COMMENT and mode is not Mode.PULL_REQUEST:
-            plan.unsaid.append(
-                Unsaid(f"comment in pull request {entry.number}", f"left alone in mode {mode}")
-            )
-            continue
-        parts = [_part(entry, told, by_key, expected, measured) for told in entry.told]
-        if None in parts:
-            why = "left as it is: its commits are not measured here"
-            plan.unsaid.append(Unsaid(f"{entry.kind} {entry.number or entry.id}", why))
-            continue
-        found = tuple(part for part in parts if part is not None)
-        threads[entry.key] = Post(entry.kind, entry.repository, entry.number, entry.key, found)
+        post = _as_it_is_now(entry, by_key, expected, measured, mode)
+        if isinstance(post, Post):
+            threads[entry.key] = post
+        else:
+            plan.unsaid.append(post)
+    told = {one.key for post in threads.values() if post.kind is Kind.COMMENT for one in post.groups}
     for one in sorted(by_key.values(), key=lambda one: one.weight):
+        if one.key in told and not one.addressees.numbers:
+            continue  # GitHub does not answer today: what it said once about the pull request stands
         targets, why = _targets(one, mode, upstream, home, policy)
         if not targets:
             plan.unsaid.append(Unsaid(name_of(one.told), why))
@@ -163,6 +157,24 @@ def plan_posts(
         (plan.edits if post.key in known else plan.new).append(_worst_first(post))
     plan.new.sort(key=lambda post: post.groups[0].weight)
     return _capped(plan, policy.max_new)
+
+
+def _as_it_is_now(
+    entry: Entry,
+    by_key: Mapping[str, Judged],
+    expected: Mapping[str, str],
+    measured: Measured,
+    mode: Mode,
+) -> Post | Unsaid:
+    """A thread of an earlier run with what is true today, or why it is not touched."""
+    name = f"{entry.kind} {entry.number or entry.id}"
+    if entry.kind is Kind.COMMENT and mode is not Mode.PULL_REQUEST:
+        return Unsaid(name, f"left alone in mode {mode}")
+    parts = [_part(entry, told, by_key, expected, measured) for told in entry.told]
+    found = tuple(part for part in parts if part is not None)
+    if len(found) < len(parts):
+        return Unsaid(name, "left as it is: its commits are not measured here")
+    return Post(entry.kind, entry.repository, entry.number, entry.key, found)
 
 
 def _part(

@@ -83,6 +83,7 @@ class GitHubDouble:
 
     def __init__(self) -> None:
         self.url = ""
+        self.prefix = ""  # of every path, as an Enterprise has one
         self.lock = threading.RLock()
         self.issues: dict[str, dict[int, dict[str, Any]]] = {}
         self.comments: dict[str, dict[int, dict[str, Any]]] = {}
@@ -279,7 +280,8 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
         body = self.rfile.read(int(headers.get("content-length", 0)))
-        x = Exchange(self.command, parts.path, parse_qs(parts.query), headers, body)
+        path = parts.path.removeprefix(self.double.prefix) if self.double.prefix else parts.path
+        x = Exchange(self.command, path, parse_qs(parts.query), headers, body)
         with self.double.lock:
             fault = self.double.fault_of(x)
             if fault is None or fault.done:
@@ -325,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
         if page * size < len(found):
             query = "&".join(f"{k}={v[0]}" for k, v in x.query.items() if k != "page")
             host = self.headers["Host"]
-            link = f'<http://{host}{x.path}?{query}&page={page + 1}>; rel="next"'
+            link = f'<http://{host}{self.double.prefix}{x.path}?{query}&page={page + 1}>; rel="next"'
         return found[(page - 1) * size : page * size], link
 
 

@@ -23,7 +23,8 @@ from scripts import comment_on_prs
 from scripts.comment_on_prs import main
 from scripts.tracker.confirmation import Decision
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.judge import History
+from scripts.tracker.expected import EXPECTED, ExpectedChange
+from scripts.tracker.judge import History, judge, load_history
 from scripts.tracker.ledger import Kind, Ledger
 from scripts.tracker.model import Finding
 from scripts.tracker.posts import Mode
@@ -201,6 +202,20 @@ def test_own_issue_end_to_end(
     with pytest.raises(TrackerError):
         call(monkeypatch, "--mode", "own-issue")
     assert [issue["title"] for issue in double.issues[OURS].values()][1:] == ["atomwatch cannot judge"]
+
+
+def test_what_is_expected_is_no_finding(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = ExpectedChange("atomic_add", "3.1.0", "3.2.0", "meant so", "a maintainer")
+    idle = ExpectedChange("store", "3.1.0", "3.2.0", "meant so", "a maintainer")
+    monkeypatch.setattr("scripts.tracker.judge.read_expected", lambda: [change, idle])
+    past = load_history(checkout)
+    judgement = judge(past)
+    assert judgement.findings == []
+    assert judgement.counts[EXPECTED] == len(judgement.expected) == 2
+    assert {reason for _, reason in judgement.expected} == {"meant so"}
+    assert "expected_changes.toml: store, 3.2.0: quiets nothing" in past.notes
+    groups = judge_groups(checkout, judgement, past, None)
+    assert (groups.judged, list(groups.expected.values())) == ([], ["meant so"])
 
 
 @pytest.mark.parametrize("mode", ["own-issue", "pull-request"])

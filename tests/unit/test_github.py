@@ -81,6 +81,21 @@ def test_all_pages_are_read(double: GitHubDouble, host: GitHub) -> None:
     assert len(double.exchanges) == 3
 
 
+def test_an_enterprise_has_its_api_under_a_path(double: GitHubDouble, clock: Clock) -> None:
+    double.prefix = "/api/v3"
+    double.add_pull(THEIRS, 7, SHA)
+    double.tokens["secret"] = (BOT, {THEIRS})
+    for n in range(101):
+        double.say(THEIRS, 7, "someone", str(n))
+    enterprise = GitHub(Account(BOT, "secret"), double.url + "/api/v3/", clock, clock.sleep)
+    assert len(list(enterprise.comments(THEIRS, 7))) == 101
+    enterprise.create_comment(THEIRS, 7, "x")
+    double.prefix = "/elsewhere"
+    with pytest.raises(GitHubError):
+        enterprise.thread(THEIRS, 7)
+    double.exchanges = [x for x in double.exchanges if x.status != 501]  # no path of GitHub's
+
+
 def test_writes_are_a_second_apart(double: GitHubDouble, host: GitHub, clock: Clock) -> None:
     for n in range(3):
         host.create_comment(THEIRS, 7, str(n))

@@ -140,6 +140,13 @@ def test_when_another_pull_request_becomes_likelier_the_first_is_told_so() -> No
     assert isinstance(part_of(found), TakenBack)
 
 
+def test_when_github_does_not_answer_what_it_said_once_stands() -> None:
+    [post] = plan(judged(4971)).new
+    found = plan(judged(), entries=(entry_of(post),))
+    assert found.new == []
+    assert isinstance(part_of(found), Judged)
+
+
 def test_comments_are_left_alone_without_their_token() -> None:
     [post] = plan(judged(4971)).new
     found = plan(judged(4971), mode=Mode.OWN_ISSUE, entries=(entry_of(post),))

@@ -161,10 +161,13 @@ def test_a_healthy_run_measures_saves_says_and_publishes(run: Run) -> None:
     # The next run finds its own words and says nothing twice.
     shutil.rmtree(run.folder / "artifacts")
     (run.folder / "artifacts").mkdir()
-    again = run.act("healthy")
+    run.double.add_repository("triton-lang/triton")
+    run.double.tokens["app-token-of-the-test"] = ("atomwatch[bot]", {"triton-lang/triton"})
+    again = run.act("healthy", "pull-request")
     assert again.returncode == 0, again.stdout[-6000:]
     assert len(run.double.issues[OURS]) == 1
     assert run.saved() == names
+    assert "no pull request told: atomic_add on cuda:90" in again.stdout
 
 
 def test_a_poisoned_artifact_stops_before_anything_is_kept(run: Run) -> None:
