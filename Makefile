@@ -35,7 +35,8 @@ lint: .venv/ready
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/actionlint -config-file .github/actionlint.yaml .github/workflows/*.yml
+	.venv/bin/shellcheck .github/scripts/results.sh scripts/make_venv.sh .ci/run
+	.venv/bin/actionlint -shellcheck .venv/bin/shellcheck -config-file .github/actionlint.yaml .github/workflows/*.yml
 	.venv/bin/zizmor --offline --no-progress --quiet .github
 	.venv/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 

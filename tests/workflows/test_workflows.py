@@ -187,6 +187,39 @@ def test_a_commit_that_does_not_build_is_a_datum(run: Run) -> None:
     assert run.double.issues[OURS] == {}
 
 
+def test_two_writers_of_the_branch_both_land(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--bare", "results.git")
+    url = f"file://{tmp_path / 'results.git'}"
+
+    def call(folder: Path, step: str) -> None:
+        script = ROOT / ".github" / "scripts" / "results.sh"
+        done = subprocess.run([script, step, url], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    def measure(folder: Path, name: str) -> None:
+        place = folder / ".asv" / "results" / "ledger"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(name)
+        (place / ".lock").write_text("")
+
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder in (a, b):
+        folder.mkdir()
+        call(folder, "take")
+    measure(a, "one.json")
+    call(a, "save")
+    call(a, "save")  # nothing new is no error
+    call(b, "take")
+    measure(a, "two.json")
+    call(a, "save")
+    measure(b, "three.json")
+    call(b, "save")
+    names = git(tmp_path / "results.git", "ls-tree", "-r", "--name-only", "results").split()
+    assert names == [f"results/ledger/{name}.json" for name in ("one", "three", "two")]
+    log = git(tmp_path / "results.git", "log", "--format=%s", "results").split("\n")
+    assert set(filter(None, log)) == {"Results"}
+
+
 def test_every_action_is_pinned_by_its_full_hash() -> None:
     assert len(pinned_actions()) == 6
     assert all(re.fullmatch(r"[0-9a-f]{40}", ref) for _, ref in pinned_actions())
