@@ -28,8 +28,8 @@ class Judgement:
     expected_changes.toml quiets, with the reason."""
 
     findings: list[Finding] = field(default_factory=list)
-    expected: list[tuple[Finding, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    expected: list[tuple[Finding, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
