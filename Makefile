@@ -30,7 +30,7 @@ time: gpu-here .venv/ready .venv-gpu/ready
 	.venv/bin/python -m scripts.time_commits --releases "$$RELEASES" --gpus "$$GPUS"
 
 test: .venv/ready .venv-kernels/ready lint
-	.venv/bin/python -m pytest tests/unit tests/contract tests/end_to_end
+	.venv/bin/python -m pytest tests/unit tests/contract tests/workflows tests/end_to_end
 	.venv-kernels/bin/python -m pytest tests/kernels
 
 # Without a wheel of Triton: a minute and a half.
@@ -42,6 +42,10 @@ lint: .venv/ready
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	.venv/bin/shellcheck .github/scripts/results.sh scripts/make_venv.sh .ci/run
+	.venv/bin/actionlint -shellcheck .venv/bin/shellcheck -config-file .github/actionlint.yaml .github/workflows/*.yml
+	.venv/bin/zizmor --offline --no-progress --quiet .github
+	.venv/bin/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 .venv/ready: pyproject.toml scripts/make_venv.sh
 	scripts/make_venv.sh .venv "$(PYTHON)" -e ".[dev]"

@@ -1,20 +1,42 @@
-"""Write the comments as Markdown files (dry run; posting to GitHub is not there yet)."""
+"""Say what was found: as files (dry run, the default), in issues of our own, or under pull requests too.
+
+    .venv/bin/python -m scripts.comment_on_prs                        # writes Markdown, posts nothing
+    .venv/bin/python -m scripts.comment_on_prs --mode own-issue       # one issue a finding, in our repository
+    .venv/bin/python -m scripts.comment_on_prs --mode pull-request    # where Triton has installed the App
+
+From the environment: GITHUB_REPOSITORY (ours), GITHUB_TOKEN and ATOMWATCH_HOME_LOGIN (who writes our issues);
+for pull requests ATOMWATCH_LOGIN and either ATOMWATCH_TOKEN, or ATOMWATCH_APP_ID and ATOMWATCH_APP_KEY (PEM).
+GITHUB_API_URL is the API's address, also of an Enterprise; GITHUB_STEP_SUMMARY gets the dry run's text.
+
+Exit status: 0 done, 1 something could not be said (the reason is printed), 2 could not judge.
+"""
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import os
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.tracker.comment import render_all
-from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
+from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.github import PUBLIC_API, Account, GitHub
 from scripts.tracker.judge import judge
+from scripts.tracker.ledger import Kind, Ledger
 from scripts.tracker.measured import History, load_history
+from scripts.tracker.posts import Mode
+from scripts.tracker.publish import Publisher
+from scripts.tracker.saying import judge_groups, say_all, say_trouble, standings_of
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
+UPSTREAM = "triton-lang/triton"
+_MAX_SUMMARY_BYTES = 900_000  # GitHub takes 1 MiB a step
 
 
 def write_comments(workspace: Workspace, judgement: Judgement, history: History) -> Path:
@@ -23,7 +45,7 @@ def write_comments(workspace: Workspace, judgement: Judgement, history: History)
     Nothing is deleted while a file cannot be read: its findings are unknown, not gone.
     """
     folder = workspace.report / "comments"
-    comments = render_all(judgement.findings, history)
+    comments = render_all(judgement.findings, history, standings_of(workspace, judgement, history))
     for name, markdown in comments.items():
         atomic_write(folder / name, markdown.encode())
     for stale in folder.glob("*.md"):
@@ -34,13 +56,79 @@ def write_comments(workspace: Workspace, judgement: Judgement, history: History)
 
 
 def main() -> int:
-    argparse.ArgumentParser(prog="python -m scripts.comment_on_prs", description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.comment_on_prs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.DRY_RUN.value)
+    parser.add_argument("--upstream", default=UPSTREAM, help=f"whose pull requests; default: {UPSTREAM}")
+    options = parser.parse_args()
+    mode = Mode(options.mode)
     workspace = Workspace(ROOT)
+    if mode is Mode.DRY_RUN:
+        history, judgement = _judge_all(workspace)
+        folder = write_comments(workspace, judgement, history)
+        _summarise(folder, os.environ)
+        print(folder)
+        return 0
+    home = _need(os.environ, "GITHUB_REPOSITORY")
+    hosts = _hosts(os.environ, mode, options.upstream)
+    ledger = Ledger(workspace.ledger)
+    with ledger.locked():
+        publisher = Publisher(hosts, ledger, lambda: datetime.datetime.now(datetime.UTC), time.sleep)
+        try:
+            history, judgement = _judge_all(workspace)
+            groups = judge_groups(workspace, judgement, history, hosts.get(Kind.COMMENT), options.upstream)
+        except TrackerError as error:
+            print(say_trouble(str(error), publisher, home))
+            raise
+        said = say_all(groups, history, publisher, mode, (options.upstream, home))
+        said.lines.append(say_trouble("", publisher, home))
+    for line in said.lines:
+        print(line)
+    return 0 if said.complete else 1
+
+
+def _judge_all(workspace: Workspace) -> tuple[History, Judgement]:
+    """Raises TrackerError if a file is damaged: half a history could take back what is true."""
     history = load_history(workspace)
-    print(write_comments(workspace, judge(history), history))
-    for problem in history.problems:
-        print(f"error: {printable(str(problem))}", file=sys.stderr)
-    return EXIT_CANNOT_JUDGE if history.problems else 0
+    judgement = judge(history)
+    if history.problems:
+        raise TrackerError("; ".join(map(str, history.problems)))
+    return history, judgement
+
+
+def _hosts(environment: Mapping[str, str], mode: Mode, upstream: str) -> dict[Kind, GitHub]:
+    """Who speaks where. Raises TrackerError naming what the environment lacks."""
+    url = environment.get("GITHUB_API_URL", PUBLIC_API)
+    home = Account(_need(environment, "ATOMWATCH_HOME_LOGIN"), token=_need(environment, "GITHUB_TOKEN"))
+    hosts = {Kind.ISSUE: GitHub(home, url)}
+    if mode is Mode.PULL_REQUEST:
+        token = environment.get("ATOMWATCH_TOKEN", "")
+        app = "" if token else _need(environment, "ATOMWATCH_APP_ID")
+        key = "" if token else _need(environment, "ATOMWATCH_APP_KEY")
+        theirs = GitHub(Account(_need(environment, "ATOMWATCH_LOGIN"), token, app, key), url)
+        theirs.enter(upstream)
+        hosts[Kind.COMMENT] = theirs
+    return hosts
+
+
+def _need(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    if not value:
+        raise TrackerError(f"{name} is not in the environment: see python -m scripts.comment_on_prs --help")
+    return value
+
+
+def _summarise(folder: Path, environment: Mapping[str, str]) -> None:
+    """Into the summary of a workflow's step, where there is one."""
+    if path := environment.get("GITHUB_STEP_SUMMARY"):
+        texts = [file.read_text() for file in sorted(folder.glob("*.md"))]
+        whole = "\n---\n\n".join(texts) or "Nothing was found.\n"
+        content = whole.encode()[:_MAX_SUMMARY_BYTES].decode(errors="ignore")
+        with Path(path).open("a") as summary:
+            summary.write(content)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
+from scripts.tracker.saying import standings_of
 from scripts.tracker.workspace import CommitsWorkspace, Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,8 @@ def main() -> int:
         help="judge the commits of main that make follow measured, not releases",
     )
     options = parser.parse_args()
-    history = load_history(CommitsWorkspace(ROOT) if options.commits else Workspace(ROOT))
+    workspace = CommitsWorkspace(ROOT) if options.commits else Workspace(ROOT)
+    history = load_history(workspace)
     if chosen := set(options.releases.replace(",", " ").split()):
         if unknown := chosen - {c.label for c in history.commits}:
             raise TrackerError(f"unknown releases: {', '.join(sorted(unknown))}; make track measures them")
@@ -40,7 +42,8 @@ def main() -> int:
     if options.format == "json":
         print(findings_json(judgement))
     elif options.format == "markdown":
-        print("\n\n---\n\n".join(render_all(judgement.findings, history).values()))
+        standings = standings_of(workspace, judgement, history)
+        print("\n\n---\n\n".join(render_all(judgement.findings, history, standings).values()))
     else:
         print_table(Console(), judgement, history)
     # Findings go to stdout alone, so that another tool can read them.

@@ -163,12 +163,19 @@ def read_confirmations(folder: Path) -> dict[str, Confirmation]:
                 raise ValueError(f"schema {answer.schema}, this program reads {SCHEMA}")
             if answer.finding != path.stem or not answer.legs or answer.sessions < 1:
                 raise ValueError("not of the finding in its name, without legs, or of no session")
+            if not all(_is_sound(effect) for effect in (answer.ratio, *(leg.effect for leg in answer.legs))):
+                raise ValueError("an effect that is no interval around its change")
             if not all(_PLAIN.fullmatch(word) for word in (answer.gpu, answer.driver)):
                 raise ValueError("its GPU or driver is no plain name")
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             raise TrackerError(f"{path}: not an answer of scripts.confirm ({error}); delete it") from error
         found[answer.finding] = answer
     return found
+
+
+def _is_sound(effect: Effect) -> bool:
+    values = (effect.low, effect.change, effect.high)
+    return all(map(math.isfinite, values)) and effect.low <= effect.change <= effect.high
 
 
 def with_confirmations(

@@ -10,6 +10,7 @@ from scripts.tracker.codegen_diff import judge_codegen
 from scripts.tracker.confirmation import with_confirmations
 from scripts.tracker.epochs import judge_epochs, one_session_each, split_epochs
 from scripts.tracker.errors import TrackerError
+from scripts.tracker.expected import EXPECTED, quiet, read_expected
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, MeasurementStatus, Role
 from scripts.tracker.policy import POLICY_FILE, Policy, read_policy
@@ -49,6 +50,7 @@ def judge(history: History) -> Judgement:
     _note_canaries(history)
     _note_without_time(history)
     judgement = _judge_time(history, roles, policy, of_code, compiled)
+    _quiet_expected(judgement, history)
     stages = StageComparer(lambda digest: _text(digest, history))
     judgement.findings = with_stages(judgement.findings, history.measurements, stages)
     _name_suspects(judgement, history)
@@ -57,6 +59,15 @@ def judge(history: History) -> Judgement:
         judgement.findings, history.confirmations, lambda *key: identities.get(key)
     )
     return judgement
+
+
+def _quiet_expected(judgement: Judgement, history: History) -> None:
+    found = quiet(judgement.findings, read_expected(), history.commits)
+    judgement.findings = found.left
+    judgement.expected = [(finding, change.reason) for finding, change in found.quiet]
+    judgement.counts[EXPECTED] += len(found.quiet)
+    judgement.counts += Counter()
+    history.notes += [f"expected_changes.toml: {c.variant}, {c.until}: quiets nothing" for c in found.idle]
 
 
 def _identities(history: History) -> Identities:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from scripts.tracker.errors import TrackerError
+from scripts.tracker.model import Verdict
 
 POLICY_FILE = Path(__file__).resolve().parent.parent / "policy.toml"
 
@@ -81,6 +82,18 @@ class DetectionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     false_discovery_rate: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)]
 
 
+class CommentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be said to whom; see policy.toml. ``max_new``: of one run."""
+
+    pull_request_verdicts: tuple[Verdict, ...]
+    issue_verdicts: tuple[Verdict, ...]
+    min_sessions: Annotated[int, msgspec.Meta(ge=2, le=20)]
+    exact_metrics: tuple[str, ...]
+    max_pull_requests: Annotated[int, msgspec.Meta(ge=1, le=5)]
+    min_suspect_share: Share
+    max_new: Annotated[int, msgspec.Meta(ge=1, le=500)]
+
+
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of policy.toml."""
 
@@ -88,6 +101,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timing: TimingPolicy
     confirm: ConfirmPolicy
     detection: DetectionPolicy
+    comment: CommentPolicy
 
 
 def read_policy(path: Path = POLICY_FILE) -> Policy:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from scripts.tracker.github_answers import GitHubError, Pull
 from scripts.tracker.history import LandedCommit
 
 # A squash merge ends the subject with the number; a cherry-pick or a second merge adds another behind it.
@@ -18,6 +19,8 @@ _MERGE = re.compile(r"Merge pull request #([1-9][0-9]{0,6}) from ", re.ASCII)
 SQUASH = "squash suffix, not checked"
 MERGE = "merge subject, not checked"
 NONE = "no number in the subject"
+CHECKED = "merged as this commit, says GitHub"
+UNMERGED = "no pull request was merged as this commit, says GitHub"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,60 @@ class SquashSuffix:
     """Reads the subject alone. Asking the code host, in the right repository, is the better source."""
 
     def of(self, commit: LandedCommit) -> PullRequest:
-        if merged := _MERGE.match(commit.subject):
-            return PullRequest(int(merged[1]), MERGE)
-        numbers = numbers_at_end(commit.subject)
-        if not numbers:
-            return PullRequest(None, NONE)
-        return PullRequest(numbers[-1], SQUASH, numbers[:-1])
+        return in_subject(commit.subject)
+
+
+def in_subject(subject: str) -> PullRequest:
+    """What a subject alone says."""
+    if merged := _MERGE.match(subject):
+        return PullRequest(int(merged[1]), MERGE)
+    numbers = numbers_at_end(subject)
+    if not numbers:
+        return PullRequest(None, NONE)
+    return PullRequest(numbers[-1], SQUASH, numbers[:-1])
+
+
+class PullLookup(Protocol):
+    """The one question to the code host; `github.GitHub` answers it."""
+
+    def pulls_of(self, repository: str, commit: str) -> list[Pull]:
+        """Pull requests that a commit belongs to. Raises GitHubError."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPullRequests:
+    """Asks the code host, in the right repository. Where it does not answer, the subject is the hint.
+
+    For a commit that is on no branch of its own GitHub lists open pull requests too, and a fork's mirror
+    has upstream's numbers: only the pull request that this commit is the merge of counts.
+    """
+
+    host: PullLookup
+    repository: str
+    branch: str = "main"
+
+    def of(self, commit: LandedCommit) -> PullRequest:
+        return self.brought(commit.sha, commit.subject)
+
+    def brought(self, commit: str, subject: str) -> PullRequest:
+        """The same, for a commit of which no more is known."""
+        try:
+            found = self.host.pulls_of(self.repository, commit)
+        except GitHubError:
+            return in_subject(subject)
+        numbers = [pull.number for pull in found if self._brought(pull, commit)]
+        if len(numbers) != 1:
+            return PullRequest(None, UNMERGED, tuple(numbers))
+        return PullRequest(numbers[0], CHECKED)
+
+    def _brought(self, pull: Pull, sha: str) -> bool:
+        home = pull.base.repo.full_name if pull.base.repo else ""
+        return (
+            pull.merged_at is not None
+            and pull.merge_commit_sha == sha
+            and pull.base.ref == self.branch
+            and home.lower() == self.repository.lower()
+        )
 
 
 def numbers_at_end(subject: str) -> tuple[int, ...]:

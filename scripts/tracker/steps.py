@@ -24,11 +24,13 @@ M = TypeVar("M", CodegenMeasurement, TimingMeasurement)
 
 @dataclass(slots=True)
 class Judgement:
-    """Findings, a count of everything that was looked at and is no finding, and what else is to be said."""
+    """Findings, a count of everything that was looked at and is no finding, and what else is to be said.
+    ``expected``: what expected_changes.toml quiets, with the reason."""
 
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    expected: list[tuple[Finding, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,11 @@ class Workspace:
         return self.results / "confirmations"
 
     @property
+    def ledger(self) -> Path:
+        """What was said on GitHub, a file a thread."""
+        return self.results / "ledger"
+
+    @property
     def requests(self) -> Path:
         """Suspicions that wait for a machine with a GPU."""
         return self.root / ".asv" / "requests"

@@ -182,7 +182,10 @@ def test_suspects_in_a_comment_stand_in_code_spans() -> None:
     assert HOSTILE in [t.content for t in tokens if t.type == "code_inline"]
     outside = "\n".join(t.content for t in tokens if t.type in ("text", "html_block", "html_inline"))
     assert "everyone" not in outside
-    assert "4971" not in outside  # a bare number would become a link in whatever repository this stands
+    # With a "#" it would become a link in whatever repository this stands, and leave a trace there.
+    assert "#4971" not in outside
+    links = [t.attrGet("href") for t in tokens if t.type == "link_open"]
+    assert set(links) == {f"https://redirect.github.com/triton-lang/triton/pull/{n}" for n in (12, 4971)}
     assert "not who moved the pin" in outside
 
 

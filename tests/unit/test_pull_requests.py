@@ -1,9 +1,21 @@
 """Numbers in subjects: which pull request brought a commit, and which it undoes."""
 
+import msgspec
 import pytest
 from history_builders import landed
 
-from scripts.tracker.pull_requests import MERGE, NONE, SQUASH, PullRequest, SquashSuffix, reverted_by
+from scripts.tracker.github_answers import GitHubError, Pull
+from scripts.tracker.pull_requests import (
+    CHECKED,
+    MERGE,
+    NONE,
+    SQUASH,
+    UNMERGED,
+    MergedPullRequests,
+    PullRequest,
+    SquashSuffix,
+    reverted_by,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,3 +59,45 @@ def test_reverted_by(subject: str, number: int | None) -> None:
 def test_a_long_hostile_subject_takes_no_time() -> None:
     subject = "(#1) " * 200_000 + "x"
     assert SquashSuffix().of(landed(1, subject)).number is None
+
+
+class Host:
+    """Answers with set pull requests, or with an error."""
+
+    def __init__(self, *answers: dict[str, object]) -> None:
+        self.answers = answers
+
+    def pulls_of(self, repository: str, commit: str) -> list[Pull]:
+        assert (repository, commit) == ("triton-lang/triton", landed(1).sha)
+        if not self.answers:
+            raise GitHubError("no answer")
+        return [msgspec.convert(answer, Pull) for answer in self.answers]
+
+
+def pull(**changed: object) -> dict[str, object]:
+    base = {"ref": "main", "repo": {"full_name": "Triton-Lang/triton"}}
+    merged = {"merged_at": "2024-06-01T12:00:00Z", "merge_commit_sha": landed(1).sha}
+    return {"number": 4971, "base": base, **merged, **changed}
+
+
+FORK = {"ref": "main", "repo": {"full_name": "someone/triton"}}
+RELEASE = {"ref": "release/3.3.x", "repo": {"full_name": "triton-lang/triton"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([pull()], PullRequest(4971, CHECKED)),
+        ([pull(number=1, merged_at=None), pull()], PullRequest(4971, CHECKED)),
+        ([pull(merge_commit_sha="b" * 40)], PullRequest(None, UNMERGED)),
+        ([pull(base=FORK)], PullRequest(None, UNMERGED)),
+        ([pull(base=RELEASE)], PullRequest(None, UNMERGED)),
+        ([pull(base={"ref": "main", "repo": None})], PullRequest(None, UNMERGED)),
+        ([pull(), pull(number=2)], PullRequest(None, UNMERGED, (4971, 2))),
+        ([], PullRequest(4001, SQUASH)),
+    ],
+)
+def test_only_the_pull_request_that_the_commit_is_the_merge_of_counts(
+    answers: list[dict[str, object]], expected: PullRequest
+) -> None:
+    assert MergedPullRequests(Host(*answers), "triton-lang/triton").of(landed(1)) == expected
