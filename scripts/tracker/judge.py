@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from scripts.tracker.attribute import NO_HISTORY, UNKNOWN, name_suspects
 from scripts.tracker.attribution_rules import read_rules
@@ -51,7 +52,7 @@ def judge(history: History) -> Judgement:
     _note_without_time(history)
     judgement = _judge_time(history, roles, policy, of_code, compiled)
     _quiet_expected(judgement, history)
-    stages = StageComparer(lambda digest: _text(digest, history))
+    stages = StageComparer(lambda digest: _text(digest, history), _kept_reports(history))
     judgement.findings = with_stages(judgement.findings, history.measurements, stages)
     _name_suspects(judgement, history)
     identities = _identities(history)
@@ -144,6 +145,11 @@ def _name_suspects(judgement: Judgement, history: History) -> None:
         more = f" (and {len(unknown) - 1} more reasons: scripts.attribute)" if len(unknown) > 1 else ""
         for reason in list(unknown)[:1]:
             history.notes.append(f"{unknown.total()} findings, {reason}{more}")
+
+
+def _kept_reports(history: History) -> Path | None:
+    """Beside the store: reading and comparing its texts takes seconds, and they never change."""
+    return history.evidence.root.parent / "stages" if history.evidence else None
 
 
 def _text(digest: str, history: History) -> str | None:

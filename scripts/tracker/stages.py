@@ -1,17 +1,22 @@
 """Which stage of the compiler did it: two sides' texts of every stage, compared in a canonical spelling.
 
 Between releases every text differs somewhere, so the question is asked twice: on dQ's path, and in the
-rest of the kernel. Pure but for the reader that it is given; texts are read only when it is called.
+rest of the kernel. Texts are read only when it is called, by the reader that it is given.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
+
+import msgspec
 
 from scripts.tracker.code_text import code_path, plain_code, same_but_for_names
 from scripts.tracker.excerpt import excerpt
@@ -25,6 +30,7 @@ from scripts.tracker.model import (
     Stage,
     Verdict,
 )
+from scripts.tracker.store import atomic_write, read_regular
 
 # A stage's text by its digest; None where the store does not have it.
 TextReader = Callable[[str], str | None]
@@ -154,10 +160,13 @@ NOT_COMPARED = StagesReport(tuple(StageComparison(stage, StageOutcome.UNKNOWN) f
 
 
 class StageComparer:
-    """Compares records by the texts behind them. A text is read and spelled once: neighbours share it."""
+    """Compares records by the texts behind them. A text is read and spelled once: neighbours share it.
 
-    def __init__(self, read: TextReader) -> None:
-        self._read = read
+    ``kept``: a folder of earlier reports, by the texts' hashes and our own sources; None keeps nothing.
+    """
+
+    def __init__(self, read: TextReader, kept: Path | None = None) -> None:
+        self._read, self._kept = read, kept
         self._forms: dict[tuple[Stage, str, bool], _Form | None] = {}
         self._reports: dict[tuple[str, ...], StagesReport] = {}
 
@@ -167,8 +176,21 @@ class StageComparer:
         if not key:
             return self._compare_kernels(before, after)
         if key not in self._reports:
-            self._reports[key] = self._compare_kernels(before, after)
+            self._reports[key] = self._kept_or_new(key, before, after)
         return self._reports[key]
+
+    def _kept_or_new(self, key: tuple[str, ...], before: Evidence, after: Evidence) -> StagesReport:
+        if self._kept is None:
+            return self._compare_kernels(before, after)
+        path = self._kept / f"{hashlib.sha256(' '.join((_sources(), *key)).encode()).hexdigest()}.json"
+        try:
+            return msgspec.json.decode(read_regular(path), type=StagesReport)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            report = self._compare_kernels(before, after)
+        if all(c.outcome is not StageOutcome.UNKNOWN for c in report.comparisons):
+            with contextlib.suppress(OSError):  # without it the next run takes longer, and that is all
+                atomic_write(path, msgspec.json.encode(report))
+        return report
 
     def _compare_kernels(self, before: Evidence, after: Evidence) -> StagesReport:
         """Kernels are held together by their role (`two_pass` has two)."""
@@ -211,6 +233,14 @@ class StageComparer:
                 self._forms.pop(next(iter(self._forms)))
             self._forms[key] = None if text is None else _Form(stage, text, whole_kernel_is_dq)
         return self._forms[key]
+
+
+@cache
+def _sources() -> str:
+    """Of all that makes a report of texts."""
+    here = Path(__file__).parent
+    names = ("stages.py", "ir_text.py", "code_text.py", "excerpt.py")
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in names)).hexdigest()
 
 
 def _most_changed(before: _Form, after: _Form) -> str:

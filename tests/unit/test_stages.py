@@ -301,3 +301,23 @@ def test_what_the_releases_did_in_words(golden: Callable[[str, str], None]) -> N
         report = compared(old, new)
         said.append(f"{stage}, {before} to {after}: {report.explain()}\n{report.excerpt or 'no excerpt'}\n")
     golden("stages.txt", "\n".join(said))
+
+
+def test_a_report_is_kept_by_the_texts_and_read_no_second_time(tmp_path: Path) -> None:
+    sides = record(OLD, TEXTS), record(NEW, changed("ptx", 2))
+    first = StageComparer(lambda digest: digest, tmp_path).compare(*sides)
+    assert StageComparer(lambda digest: None, tmp_path).compare(*sides) == first
+    [kept] = tmp_path.iterdir()
+    kept.write_bytes(b"cut")
+    assert StageComparer(lambda digest: digest, tmp_path).compare(*sides) == first
+
+
+def test_what_could_not_be_read_is_not_kept(tmp_path: Path) -> None:
+    StageComparer(lambda digest: None, tmp_path).compare(record(OLD, TEXTS), record(NEW, changed("ptx", 2)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    sides = record(OLD, TEXTS), record(NEW, changed("ptx", 2))
+    assert StageComparer(lambda d: d, tmp_path / "file").compare(*sides).first_changed_stage is Stage.PTX
