@@ -13,6 +13,8 @@ url=${ATOMWATCH_RESULTS_URL:-${2:-}}
 results=.asv/results
 evidence=.cache/evidence
 branch=.results
+# A runner's user need not have a name, and a rebase wants one as a commit does.
+as=(-c user.name=atomwatch -c user.email=atomwatch@users.noreply.github.com)
 
 lay() {  # FROM TO
   if [ -d "$1" ]; then
@@ -59,7 +61,7 @@ save() {
     return
   fi
   # No hash and no number of Triton's in the message: they would show up in its timeline.
-  git -c user.name=atomwatch -c user.email=atomwatch@users.noreply.github.com commit --quiet -m "Results"
+  git "${as[@]}" commit --quiet -m "Results"
   for try in 1 2 3 4 5; do
     if git -c "http.extraHeader=Authorization: Basic $(printf 'x-access-token:%s' "${TOKEN:-}" | base64 -w0)" \
         push --quiet "$url" HEAD:results; then
@@ -68,7 +70,7 @@ save() {
     sleep $((RANDOM % 5 + try))
     # A file a commit and a file a thread: two writers do not meet in one.
     git fetch --quiet "$url" results
-    git rebase --quiet FETCH_HEAD
+    git "${as[@]}" rebase --quiet FETCH_HEAD
   done
   echo "error: the branch results could not be pushed in 5 tries; run the workflow again" >&2
   exit 1
