@@ -33,7 +33,7 @@ test: .venv/ready .venv-kernels/ready lint
 	.venv/bin/python -m pytest tests/unit tests/contract tests/workflows tests/end_to_end
 	.venv-kernels/bin/python -m pytest tests/kernels
 
-# Without a wheel of Triton: a minute and a half.
+# Without a wheel of Triton: some five minutes.
 test-fast: .venv/ready
 	.venv/bin/python -m pytest tests/unit tests/contract
 

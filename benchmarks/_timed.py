@@ -2,8 +2,8 @@
 
 The first suite that asks runs it, the others find its files: sessions are kept in `.cache/sessions`. Beside
 the commit a session times its parent (the nearest ancestor that was compiled) and the store's anchor (the
-first commit that was ever timed from it, frozen), so that commit against parent is paired in one process and
-slow drift is seen.
+first commit that was ever timed from it, frozen), paired in one process. asv gets the commit's own samples;
+those of the other two stay in the session's files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def no_gpu_reason() -> str | None:
 
 
 def session_of_commit() -> dict[str, Any]:
-    """{"skipped": reason}, or {"documents": the session's files, a case each, "commit", "anchor"}.
+    """{"skipped": reason}, or {"documents": the session's files, a case each, "commit"}.
 
     Compiles first what the evidence store does not have. Raises RuntimeError if the session failed.
     """
@@ -49,8 +49,8 @@ def session_of_commit() -> dict[str, Any]:
         return {"skipped": reason}
     commit = _cases.commit()
     _compile(commit)
-    anchor = _anchor(commit)
-    others = [other for other in dict.fromkeys((anchor, _parent(commit))) if other not in (None, commit)]
+    beside = dict.fromkeys((_anchor(commit), _parent(commit)))
+    others = [other for other in beside if other not in (None, commit)]
     folder = sessions_root() / f"{commit[:12]}-{timing_fingerprint()}"
     plan_file = folder / "plan.json"
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def session_of_commit() -> dict[str, Any]:
     documents = [json.loads(path.read_text()) for path in sorted(folder.glob("hd*.json"))]
     if not documents:
         raise RuntimeError(f"the GPU session gave nothing: {done.stderr.strip()[-300:]}")
-    return {"documents": documents, "commit": commit, "anchor": anchor}
+    return {"documents": documents, "commit": commit}
 
 
 def plan_of(commits: list[str], folder: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import _cases
+from benchmarks import _cases, _timed
 from kernels.plan import TimedCase
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -102,19 +102,21 @@ def plain_samples(variant: str, n_ctx: int) -> list[float]:
 
     from kernels import attention_backward
     from kernels.compile import Case, support_specs, variant_specs
+    from kernels.reference import softmax_scale
+    from kernels.sampling import FLUSH_BYTES
     from kernels.variants import Variant
 
     case = Case(HEAD_DIM, True, "fp16")
-    shape = (4, 8, n_ctx, HEAD_DIM)
+    shape = (_timed.BATCH, _timed.HEADS, n_ctx, HEAD_DIM)
     buffers = {name: torch.randn(shape, device="cuda", dtype=torch.float16) for name in ("Q", "K", "V", "DO")}
     buffers |= {name: torch.empty_like(buffers["Q"]) for name in ("O", "DK", "DV")}
     buffers["DQ"] = torch.zeros(shape, device="cuda", dtype=torch.float32)
     buffers |= {name: torch.empty(shape[:3], device="cuda", dtype=torch.float32) for name in ("M", "D")}
-    scalars = {"sm_scale": HEAD_DIM**-0.5, "N_CTX": n_ctx, "N_VALID": n_ctx}
+    scalars = {"sm_scale": softmax_scale(HEAD_DIM), "N_CTX": n_ctx, "N_VALID": n_ctx}
 
     def launch(spec: Any) -> None:
         arguments = {name: {**buffers, **scalars}[name] for name in spec.signature}
-        getattr(attention_backward, spec.function)[(n_ctx // spec.rows_per_program, 32)](
+        getattr(attention_backward, spec.function)[(n_ctx // spec.rows_per_program, shape[0] * shape[1])](
             **arguments, **spec.constexprs, num_warps=spec.num_warps, num_stages=spec.num_stages
         )
 
@@ -123,7 +125,7 @@ def plain_samples(variant: str, n_ctx: int) -> list[float]:
     launch(preprocess)
     [backward] = variant_specs(Variant(variant), case)
     launch(backward)
-    flush = torch.empty(128 * 2**20, device="cuda", dtype=torch.int8)
+    flush = torch.empty(FLUSH_BYTES, device="cuda", dtype=torch.int8)
     samples = []
     for _ in range(BLOCKS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

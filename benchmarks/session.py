@@ -134,7 +134,8 @@ def shares(
 
     Raises RuntimeError if a GPU is not there.
     """
-    from kernels.session_file import is_complete, reuse
+    from kernels.reuse import reuse
+    from kernels.session_file import is_complete
 
     gpus = list(plan.gpus) or visible[:1]
     if missing := [gpu for gpu in gpus if gpu not in visible]:

@@ -190,6 +190,7 @@ class Session:
                 continue
             record = record_of(self.plan, case, subject.commit, subject.variant)
             if record is None:
+                subject.status, subject.message = "not_compiled", "its record is gone from the evidence store"
                 continue
             try:
                 launches = [workload.bind(kernel) for kernel in self._load(record, subject.copy)]

@@ -114,7 +114,7 @@ class Plan:
     def key(self) -> dict[str, Any]:
         """What a result must share with a plan to count as its own."""
         wanted = ("target", "commits", "variants", "seed", "min_blocks", "max_blocks", "backward_blocks",
-                  "canaries")  # fmt: skip
+                  "target_half_width", "canaries")  # fmt: skip
         return {
             name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items() if name in wanted
         }

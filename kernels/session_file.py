@@ -2,14 +2,13 @@
 
 It grows while the session runs and is always whole (written beside and renamed). An unfinished one is
 continued by the next start of the same plan; a finished one serves later sessions that would time the same
-kernels again.
+kernels again (`reuse`).
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,8 +50,8 @@ class CaseFile:
     """The document of one case. ``canaries``: {name: {"message", "kernel_s"}}; a sample a kernel block.
 
     ``software``: versions of what had a part in the samples. ``status``: ok, or no_valid_data if the GPU
-    throttled in too many blocks. ``reused_from``: the session
-    whose samples these are, None if they were taken now.
+    throttled in too many blocks. ``reused_from``: the session whose samples these are, None if they were
+    taken now.
     """
 
     path: Path
@@ -264,83 +263,3 @@ def record_of(plan: Plan, case: TimedCase, commit: str, variant: str) -> dict[st
 def exclusion_key(case: TimedCase, commit: str, variant: str) -> str:
     """Names a kernel that took its process down, to the processes that follow."""
     return f"{case.slug} {commit} {variant}"
-
-
-def reuse(plan: Plan, case: TimedCase, device: dict[str, Any]) -> bool:
-    """Write the case's file from earlier samples, if one session of this method on this very GPU timed every
-    kernel that the case needs (or found its gradients wrong). Then no GPU second is spent."""
-    if plan.fresh or plan.archive is None or any(side.copy > 1 for side in plan.sides()):
-        return False
-    try:
-        subjects = subjects_of(plan, case, {})
-    except ValueError:
-        return False  # the worker says which record is damaged
-    needed = {tuple(subject.identity) for subject in subjects if subject.status == "ok"}
-    if not needed:
-        return False
-    for path, document in _archived(Path(plan.archive), case):
-        if _serves(document, plan, device) and needed <= set(_judged(document)):
-            _take_over(plan, case, subjects, document, path.parent.name)
-            return True
-    return False
-
-
-def _serves(document: dict[str, Any], plan: Plan, device: dict[str, Any]) -> bool:
-    """Whether its blocks are what the plan asks for."""
-    valid = {
-        series: sum(b["series"] == series and b["valid"] for b in document["blocks"])
-        for series in ("kernel", "backward")
-    }
-    return (
-        document["method"] == timing_fingerprint()
-        and document["device"] == device
-        and document["target"] == plan.target
-        and bool(document["complete"])
-        and document["status"] == "ok"
-        and valid["kernel"] >= plan.min_blocks
-        and valid["backward"] >= min(plan.backward_blocks, plan.min_blocks)
-        and set(plan.canaries) <= set(document["canaries"])
-    )
-
-
-def _judged(document: dict[str, Any]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """What was timed by itself or has wrong gradients, by identity. What failed may have failed by chance."""
-    return {
-        tuple(entry["identity"]): entry
-        for entry in document["subjects"]
-        if entry["status"] in ("ok", "wrong") and entry["shared_with"] is None and entry["copy"] == 1
-    }
-
-
-def _archived(archive: Path, case: TimedCase) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Earlier files of a case, the newest first."""
-    found = sorted(archive.glob(f"*/{case.slug}.json"), key=lambda p: p.stat().st_mtime, reverse=True)
-    for path in found:
-        document = read_session_file(path)
-        if document is not None and document["reused_from"] is None:
-            yield path, document
-
-
-def _take_over(
-    plan: Plan, case: TimedCase, subjects: list[Subject], document: dict[str, Any], session: str
-) -> None:
-    then = _judged(document)
-    first: dict[tuple[str, ...], Subject] = {}
-    for subject in subjects:
-        if subject.status != "ok":
-            continue
-        identity = tuple(subject.identity)
-        known = then[identity]
-        subject.status, subject.message, subject.errors = known["status"], known["message"], known["errors"]
-        if identity in first:
-            subject.shared_with = [first[identity].commit, first[identity].variant]
-            continue
-        first[identity] = subject
-        subject.kernel_s, subject.backward_s = known["kernel_s"], known["backward_s"]
-    file = CaseFile(
-        Path(plan.out) / f"{case.slug}.json", plan, case, document["device"], subjects, document["started_at"]
-    )
-    file.canaries, file.blocks, file.complete = document["canaries"], document["blocks"], True
-    file.process, file.reused_from = document["process"], session
-    file.software = document.get("software", {})
-    file.write()

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.results import read_commits, read_flops, read_results, read_variants
-from scripts.tracker.tflops import BACKWARD, CANARIES, Row, medians_s, read_issue, rows_of
+from scripts.tracker.tflops import Row, medians_s, read_issue, rows_of
+from scripts.tracker.timed_results import BACKWARD_BENCHMARK, CANARY_BENCHMARK
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,7 @@ def main() -> int:
     parser.add_argument("--head-dim", type=int, default=issue.head_dim)
     options = parser.parse_args()
     results = [r for root in (workspace.results, workspace.recorded) for r in read_results(root)[0]]
-    medians = medians_s(results, BACKWARD)
+    medians = medians_s(results, BACKWARD_BENCHMARK)
     timed = [c for c in read_commits(workspace.recorded) if any(key[0] == c.commit for key in medians)]
     if not timed:
         raise TrackerError("no commit is timed: make time, or restore benchmarks/recorded from git")
@@ -51,7 +52,7 @@ def main() -> int:
             rows.append(Row(variant, f"{issue.device}, issue 4717", tuple(issue.tflops[variant])))
         rows += rows_of(medians, flops, commits, [variant], issue.n_ctx, options.head_dim)
     torch = [(commits[-1][0], f"torch, beside {commits[-1][1]}")]
-    canaries = medians_s(results, CANARIES)
+    canaries = medians_s(results, CANARY_BENCHMARK)
     rows += rows_of(canaries, flops, torch, ["sdpa_flash", "sdpa_cudnn"], issue.n_ctx, options.head_dim)
     print("| TFLOP/s | | " + " | ".join(map(str, issue.n_ctx)) + " |")
     print("|---|---|" + "---:|" * len(issue.n_ctx))

@@ -8,7 +8,7 @@ difference. Pure: values in, values out.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scripts.tracker.model import (
     Case,
@@ -21,7 +21,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import CodegenPolicy, CodegenRule
-from scripts.tracker.steps import Judgement, Step, finding_id, pairs, steps
+from scripts.tracker.steps import Judgement, Step, found, pairs, steps
 
 OK = MeasurementStatus.OK
 # How often each outcome came out, by the words that the summary prints.
@@ -186,18 +186,5 @@ def _finding(
     changes: list[CodegenChange],
     explanation: str,
 ) -> Finding:
-    return Finding(
-        id=finding_id("codegen", candidate, reference, step.case, step.target, step.before, step.after),
-        verdict=verdict,
-        evidence=("codegen",),
-        candidate=candidate,
-        reference=reference,
-        case=step.case,
-        target=step.target,
-        before=step.before,
-        after=step.after,
-        first_changed_stage=None,
-        codegen_changes=tuple(changes),
-        unmeasured_commits=step.unmeasured,
-        explanation=explanation,
-    )
+    bare = found("codegen", candidate, reference, verdict, explanation, step)
+    return replace(bare, codegen_changes=tuple(changes))

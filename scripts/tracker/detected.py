@@ -11,7 +11,7 @@ from scripts.tracker.changepoints import Shift
 from scripts.tracker.legs import Change, Legs, Source
 from scripts.tracker.model import Finding, Verdict
 from scripts.tracker.series import FloatArray, Panel, middle
-from scripts.tracker.steps import finding_id
+from scripts.tracker.steps import Place, finding_id, found
 
 _Z95 = 1.96
 
@@ -167,18 +167,6 @@ def _base(older: Panel, newer: Panel, change: Change, verdict: Verdict, explanat
     """A finding without numbers. Commits between whose value is not valid here count as not measured too."""
     case = newer.cases[change.case]
     before, after = older.commits[change.before], newer.commits[change.at]
-    return Finding(
-        id=finding_id("timing", change.candidate, change.reference, case, newer.target, before, after),
-        verdict=verdict,
-        evidence=("timing",),
-        candidate=change.candidate,
-        reference=change.reference,
-        case=case,
-        target=newer.target,
-        before=before,
-        after=after,
-        first_changed_stage=None,
-        codegen_changes=(),
-        unmeasured_commits=int(newer.positions[change.at] - older.positions[change.before]) - 1,
-        explanation=explanation,
-    )
+    unmeasured = int(newer.positions[change.at] - older.positions[change.before]) - 1
+    place = Place(case, newer.target, before, after, unmeasured)
+    return found("timing", change.candidate, change.reference, verdict, explanation, place)

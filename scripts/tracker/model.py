@@ -300,12 +300,6 @@ class Finding:
     confirmation: Confirmation | None = None
 
     @property
-    def is_public(self) -> bool:
-        """Whether others are told: not while it waits, and not when fresh sessions did not see it."""
-        refuted = self.confirmation is not None and self.confirmation.decision is Decision.SAME
-        return self.verdict.is_public and not refuted
-
-    @property
     def subject(self) -> str:
         """The variant whose code or time the verdict is about."""
         return self.reference if self.verdict is Verdict.REFERENCE_MOVED else self.candidate

@@ -67,11 +67,11 @@ class ConfirmPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DetectionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a change in a series of consecutive commits counts. Fields: see policy.toml."""
+    """When a change in a series of consecutive commits counts. Fields: see policy.toml. ``session_spread``:
+    not there, `Policy` takes [timing]'s."""
 
     min_commits: Annotated[int, msgspec.Meta(ge=8, le=1000)]
     window_commits: Annotated[int, msgspec.Meta(ge=8, le=1000)]
-    session_spread: Share
     relevant_change: Share
     environment_change: Share
     spike_z: Annotated[float, msgspec.Meta(gt=0.0, le=100.0)]
@@ -80,6 +80,7 @@ class DetectionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     penalty: Annotated[float, msgspec.Meta(gt=0.0, le=1000.0)]
     sessions_to_confirm: Annotated[int, msgspec.Meta(ge=2, le=100)]
     false_discovery_rate: Annotated[float, msgspec.Meta(gt=0.0, le=0.5)]
+    session_spread: Share = 0.0
 
 
 class CommentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +103,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confirm: ConfirmPolicy
     detection: DetectionPolicy
     comment: CommentPolicy
+
+    def __post_init__(self) -> None:
+        if self.detection.session_spread:
+            raise ValueError("[detection] has a session_spread: there is one, in [timing]")
+        msgspec.structs.force_setattr(self.detection, "session_spread", self.timing.session_spread)
 
 
 def read_policy(path: Path = POLICY_FILE) -> Policy:

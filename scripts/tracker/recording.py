@@ -22,9 +22,9 @@ from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commits, read_variants
 from scripts.tracker.session_files import Device, SessionFile, TimedCase
 from scripts.tracker.store import EvidenceStore, atomic_write
+from scripts.tracker.timed_results import CANARY_BENCHMARK
 
 _SERIES = {"track_kernel": "kernel", "track_backward": "backward"}
-CANARIES_BENCHMARK = "controls.Canaries.track_seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _metadata(name: str, suite: Suite) -> dict[str, Any]:
 
 def _add_benchmark(row: Results, name: str, suite: Suite, documents: list[SessionFile], commit: str) -> None:
     keys = [_Key(*map(ast.literal_eval, words)) for words in itertools.product(*suite.params)]
-    if name == CANARIES_BENCHMARK:
+    if name == CANARY_BENCHMARK:
         values = [_canary(documents, key) for key in keys]
     else:
         series = _SERIES[name.rpartition(".")[2]]

@@ -20,6 +20,7 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Case, Commit, Finding, Role, VariantFacts
 from scripts.tracker.policy import ConfirmPolicy
 from scripts.tracker.results import HASH, LABEL, WORD
+from scripts.tracker.session_files import BATCH, HEADS
 from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 
 SCHEMA = 1
@@ -28,7 +29,6 @@ _RECORD = re.compile(r"records(/[A-Za-z0-9][A-Za-z0-9._-]*){3}/[a-z0-9_]+\.json"
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{64}\.zst")
 _FINDING = re.compile(r"[0-9a-f]{12}")
 _DTYPES = ("fp16", "bf16")
-_BATCH, _HEADS = 4, 8
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -77,8 +77,8 @@ def make_request(
             "causal": case.causal,
             "dtype": case.dtype,
             "n_ctx": case.n_ctx or policy.n_ctx,
-            "batch": case.batch or _BATCH,
-            "heads": case.heads or _HEADS,
+            "batch": case.batch or BATCH,
+            "heads": case.heads or HEADS,
         },
         variants=names,
         files=files,

@@ -17,6 +17,7 @@ from scripts.tracker.model import (
     MeasurementStatus,
     Role,
     TimingMeasurement,
+    Verdict,
 )
 
 M = TypeVar("M", CodegenMeasurement, TimingMeasurement)
@@ -34,17 +35,20 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[M]):
-    """One case and target at two neighbouring measured commits: measurements by variant.
-
-    ``unmeasured``: how many commits of the history lie between them.
-    """
+class Place:
+    """Where two commits are compared. ``unmeasured``: how many commits of the history lie between them."""
 
     case: Case
     target: str
     before: Commit
     after: Commit
     unmeasured: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Place, Generic[M]):
+    """One case and target at two neighbouring measured commits: measurements by variant."""
+
     old: dict[str, M]
     new: dict[str, M]
 
@@ -78,6 +82,32 @@ def pairs(roles: dict[str, Role]) -> list[tuple[str, str]]:
     """Every candidate with every reference."""
     by_role = {role: sorted(v for v, of in roles.items() if of is role) for role in Role}
     return [(c, r) for c in by_role[Role.CANDIDATE] for r in by_role[Role.REFERENCE]]
+
+
+def found(
+    kind: str,
+    candidate: str,
+    reference: str,
+    verdict: Verdict,
+    explanation: str,
+    place: Place,
+) -> Finding:
+    """A finding with its name and place and without numbers. ``kind``: codegen or timing."""
+    return Finding(
+        id=finding_id(kind, candidate, reference, place.case, place.target, place.before, place.after),
+        verdict=verdict,
+        evidence=(kind,),
+        candidate=candidate,
+        reference=reference,
+        case=place.case,
+        target=place.target,
+        before=place.before,
+        after=place.after,
+        first_changed_stage=None,  # `stages` tells it
+        codegen_changes=(),
+        unmeasured_commits=place.unmeasured,
+        explanation=explanation,
+    )
 
 
 def finding_id(

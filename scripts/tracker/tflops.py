@@ -15,8 +15,6 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.results import CommitResults
 
 ISSUE_FILE = Path(__file__).resolve().parent.parent / "issue_4717.toml"
-BACKWARD = "attention_backward.AttentionBackward.track_backward"
-CANARIES = "controls.Canaries.track_seconds"
 
 
 class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from scripts.tracker.results import WORD, Benchmark, CommitResults, remedy
 
 TIMING_BENCHMARK = "attention_backward.AttentionBackward.track_kernel"
 CANARY_BENCHMARK = "controls.Canaries.track_seconds"
+BACKWARD_BENCHMARK = "attention_backward.AttentionBackward.track_backward"
 _PARAMS = ("variant", "n_ctx", "head_dim", "causal", "dtype")  # a canary stands where a variant does
 
 

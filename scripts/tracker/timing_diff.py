@@ -22,7 +22,7 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import TimingPolicy
-from scripts.tracker.steps import Judgement, Step, finding_id, pairs, steps
+from scripts.tracker.steps import Judgement, Step, found, pairs, steps
 from scripts.tracker.timing import RatioChange, hodges_lehmann, is_relevant, leg, log_ratios, ratio_change
 
 OK = MeasurementStatus.OK
@@ -35,6 +35,7 @@ _WORDS = {
     True: "The code of both changed in nothing that matters by policy.toml.",
     False: "The code was not compiled here for both commits: make track does.",
 }
+NOT_TIMED = "pairs timed before that the newer session skipped"
 HARMLESS = "pairs whose code changed in a way that matters, but whose GPU time did not"
 
 
@@ -68,7 +69,10 @@ def judge_timing(
         for candidate, reference in pairs(roles):
             if candidate not in both or reference not in both:
                 if step.had(candidate) and step.had(reference):
-                    judgement.findings.append(_lost(step, candidate, reference))
+                    if _has_failed(step, candidate) or _has_failed(step, reference):
+                        judgement.findings.append(_lost(step, candidate, reference))
+                    else:
+                        judgement.counts[NOT_TIMED] += 1
                 continue
             judgement.counts[TIMED] += 1
             moved = _moved(step, candidate, reference, policy, judgement.counts)
@@ -100,29 +104,20 @@ def judge_timing(
     return judgement
 
 
+def _has_failed(step: Step[TimingMeasurement], variant: str) -> bool:
+    """Asked for and not there, unlike one that is skipped: a session may time some variants only."""
+    return variant in step.new and step.new[variant].status is MeasurementStatus.FAILED
+
+
 def _lost(step: Step[TimingMeasurement], candidate: str, reference: str) -> Finding:
     """A pair that had GPU time and has none now: missing is never "no change"."""
     reasons = []
     for variant in (candidate, reference):
         if not step.has(variant):
-            found = step.new.get(variant)
-            status = "was not timed" if found is None else f"has no valid GPU time ({found.status.value})"
+            now = step.new.get(variant)
+            status = "was not timed" if now is None else f"has no valid GPU time ({now.status.value})"
             reasons.append(f"{variant} was timed at {step.before.label} and {status} at {step.after.label}.")
-    return Finding(
-        id=finding_id("timing", candidate, reference, step.case, step.target, step.before, step.after),
-        verdict=Verdict.NO_VALID_DATA,
-        evidence=("timing",),
-        candidate=candidate,
-        reference=reference,
-        case=step.case,
-        target=step.target,
-        before=step.before,
-        after=step.after,
-        first_changed_stage=None,
-        codegen_changes=(),
-        unmeasured_commits=step.unmeasured,
-        explanation=" ".join(reasons),
-    )
+    return found("timing", candidate, reference, Verdict.NO_VALID_DATA, " ".join(reasons), step)
 
 
 def _moved(
@@ -244,20 +239,10 @@ def _finding(
     if verdict is Verdict.ENVIRONMENT:
         words.append("The canaries, which no Triton commit can change, moved: the machine did.")
     words.append(of_code)
-    return Finding(
-        id=finding_id("timing", candidate, reference, step.case, step.target, step.before, step.after),
-        verdict=verdict,
+    return replace(
+        found("timing", candidate, reference, verdict, " ".join(words), step),
         evidence=("codegen", "timing") if behind else ("timing",),
-        candidate=candidate,
-        reference=reference,
-        case=step.case,
-        target=step.target,
-        before=step.before,
-        after=step.after,
-        first_changed_stage=None,
         codegen_changes=behind.codegen_changes if behind else (),
-        unmeasured_commits=step.unmeasured,
-        explanation=" ".join(words),
         ratio_before=moved.ratio_before,
         ratio_after=moved.ratio_after,
         change=moved.change,

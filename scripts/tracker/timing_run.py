@@ -16,12 +16,10 @@ from scripts.tracker.harness import describe_suite
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Commit
 from scripts.tracker.recording import record_sessions
-from scripts.tracker.session_files import read_sessions
+from scripts.tracker.session_files import BATCH, HEADS, read_sessions
 from scripts.tracker.workspace import Workspace
 
 _SUITES = ("benchmarks.attention_backward", "benchmarks.controls")
-# As in the suites: issue 4717's.
-_BATCH, _HEADS = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ def make_plan(
         "commits": [[c.commit, c.label] for c in commits],
         "variants": variants,
         "cases": [
-            {"head_dim": d, "causal": True, "dtype": "fp16", "n_ctx": n, "batch": _BATCH, "heads": _HEADS}
+            {"head_dim": d, "causal": True, "dtype": "fp16", "n_ctx": n, "batch": BATCH, "heads": HEADS}
             for d, n in itertools.product(head_dims, n_ctx)
         ],
         "seed": 1,

@@ -16,7 +16,7 @@ from benchmarks import _cases, attention_backward, controls, launch_overhead
 from kernels import plan, session_file
 from kernels.fingerprint import timing_fingerprint
 from kernels.plan import CANARIES
-from scripts.tracker import recording, session_files
+from scripts.tracker import recording, session_files, timed_results
 from scripts.tracker.harness import describe_suite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,7 +103,9 @@ def test_the_timed_suite_says_the_work_of_every_shape() -> None:
 def test_the_recorder_knows_the_benchmarks_of_both_suites() -> None:
     timed = describe_suite(ROOT, "benchmarks.attention_backward", "cuda:90").benchmarks
     assert {name.rpartition(".")[2] for name in timed} == set(recording._SERIES)
-    assert describe_suite(ROOT, "benchmarks.controls", "cuda:90").benchmarks == [recording.CANARIES_BENCHMARK]
+    assert describe_suite(ROOT, "benchmarks.controls", "cuda:90").benchmarks == [
+        timed_results.CANARY_BENCHMARK
+    ]
 
 
 def test_the_launch_suite_describes_itself() -> None:

@@ -13,13 +13,13 @@ from sessions import CASE, DEVICE, NEW, OLD, block, case_file, fill_store, plan,
 
 from kernels import session_file
 from kernels.plan import Plan
+from kernels.reuse import reuse
 from kernels.session_file import (
     CaseFile,
     Stopwatch,
     exclusion_key,
     is_complete,
     read_session_file,
-    reuse,
     subjects_of,
 )
 
@@ -482,7 +482,7 @@ def test_a_session_that_does_not_fit_is_not_used(tmp_path: Path, changes: dict[s
 
 def test_samples_of_another_method_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive(tmp_path)
-    monkeypatch.setattr(session_file, "timing_fingerprint", lambda: "other")
+    monkeypatch.setattr("kernels.reuse.timing_fingerprint", lambda: "other")
     assert not reuse(later(tmp_path), CASE, DEVICE)
 
 

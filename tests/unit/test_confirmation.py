@@ -211,10 +211,3 @@ def test_the_table_says_what_fresh_sessions_said(effect: float, words: str) -> N
     [group] = group_findings([replace(finding(Verdict.REGRESSION), confirmation=answer)])
     [line] = group.confirmations_of(Verdict.REGRESSION)
     assert line.startswith(words)
-
-
-def test_what_was_not_reproduced_is_told_to_nobody() -> None:
-    found = [session({"atomic_add": 1.0, "inline_asm": 1.0}, seed) for seed in (1, 2)]
-    answer = confirm(QUESTION, found, POLICY.timing, POLICY.confirm)
-    assert finding(Verdict.REGRESSION).is_public
-    assert not replace(finding(Verdict.REGRESSION), confirmation=answer).is_public

@@ -37,6 +37,11 @@ def test_what_the_user_can_mend_is_one_line(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr() == ("", "error: x.json: cut short; delete it\n")
 
 
+def test_text_of_other_machines_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(TrackerError("\x1b]0;title\x07label \u202egpj.exe\nsecond line")) == 2
+    assert capsys.readouterr().err == "error: ?]0;title?label ?gpj.exe\nsecond line\n"
+
+
 def test_an_error_of_the_system_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "missing.toml"
     assert run_command(lambda: len(missing.read_bytes())) == 2

@@ -108,3 +108,12 @@ def test_a_threshold_of_detection_that_would_switch_it_off_is_refused(tmp_path: 
     broken.write_text("\n".join(text))
     with pytest.raises(TrackerError, match=r"policy\.toml.*git"):
         read_policy(broken)
+
+
+def test_the_spread_of_a_session_has_one_home(tmp_path: Path) -> None:
+    policy = read_policy()
+    assert policy.detection.session_spread == policy.timing.session_spread > 0
+    path = tmp_path / "policy.toml"
+    path.write_text(POLICY_FILE.read_text().replace("[detection]", "[detection]\nsession_spread = 0.5"))
+    with pytest.raises(TrackerError, match=r"policy\.toml.*there is one, in \[timing\]"):
+        read_policy(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asv.results import Results
 from builders import (
     DEVICE,
     FACTS,
@@ -23,12 +24,12 @@ from builders import (
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite
 from scripts.tracker.model import Commit, MeasurementStatus, TimingMeasurement
-from scripts.tracker.recording import CANARIES_BENCHMARK, machine_name, record_sessions
+from scripts.tracker.recording import machine_name, record_sessions
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_flops, read_results
 from scripts.tracker.session_files import Device, read_sessions
 from scripts.tracker.store import EvidenceStore
-from scripts.tracker.timed_results import timing_measurements
+from scripts.tracker.timed_results import CANARY_BENCHMARK, timing_measurements
 
 RELEASE = Commit("ab" * 20, known_releases()[1].version)
 OTHER = Commit("cd" * 20, known_releases()[2].version)
@@ -44,7 +45,7 @@ SUITE = Suite(
 )
 CANARIES = Suite(
     version="timing-1",
-    benchmarks=[CANARIES_BENCHMARK],
+    benchmarks=[CANARY_BENCHMARK],
     params=[["'sdpa_flash'", "'device_copy'"], ["2048"], ["64"], ["True"], ["'fp16'"]],
     param_names=["canary", *NAMES[1:]],
     variants=FACTS,
@@ -159,7 +160,7 @@ def test_a_session_without_valid_data_is_asvs_null_in_every_series(folders: Fold
         row = asv_row(folders[2], benchmark)
         assert row["result"][0] is None
         assert math.isnan(row["result"][2])  # this Triton has no such operation, whatever the GPU did
-    assert asv_row(folders[2], CANARIES_BENCHMARK)["result"][0] is None
+    assert asv_row(folders[2], CANARY_BENCHMARK)["result"][0] is None
 
 
 def test_a_series_that_no_plan_asked_for_is_skipped_and_not_failed(folders: Folders) -> None:
@@ -175,7 +176,7 @@ def test_canaries_are_the_same_for_all_commits_of_a_session(folders: Folders) ->
     }
     write_all(folders, document([subject("atomic_add"), subject("atomic_add", OTHER)], canaries=canaries))
     for commit in (RELEASE, OTHER):
-        row = asv_row(folders[2], CANARIES_BENCHMARK, commit)
+        row = asv_row(folders[2], CANARY_BENCHMARK, commit)
         assert row["samples"][0] == [1e-4, 2e-4, 3e-4]  # the throttled block is left out here too
         assert row["result"][0] == 2e-4
         assert math.isnan(row["result"][1])
@@ -184,7 +185,7 @@ def test_canaries_are_the_same_for_all_commits_of_a_session(folders: Folders) ->
 
 def test_a_canary_that_no_plan_asked_for_is_skipped(folders: Folders) -> None:
     write_all(folders, document([subject("atomic_add")]))
-    assert all(math.isnan(value) for value in asv_row(folders[2], CANARIES_BENCHMARK)["result"])
+    assert all(math.isnan(value) for value in asv_row(folders[2], CANARY_BENCHMARK)["result"])
 
 
 def test_a_note_and_used_again_samples_change_no_number(folders: Folders) -> None:
@@ -198,7 +199,7 @@ def test_the_folder_says_device_flops_and_benchmarks(folders: Folders) -> None:
     assert (machine["gpu"], machine["driver"]) == ("NVIDIA H200", "580.1")
     assert read_flops(folders[2]) == {(2048, 64, True): 4.0e10}
     benchmarks = json.loads((folders[2] / "benchmarks.json").read_text())
-    assert set(benchmarks) == {*SUITE.benchmarks, CANARIES_BENCHMARK, "version"}
+    assert set(benchmarks) == {*SUITE.benchmarks, CANARY_BENCHMARK, "version"}
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,56 @@ def test_what_is_no_time_is_not_taken_for_one(folders: Folders, time_s: float) -
         record(folders, document([subject("atomic_add", kernel_s=[time_s] * 4)]))
     with pytest.raises(TrackerError, match="of no launch"):
         record(folders, document([], canaries={"device_copy": {"message": None, "kernel_s": [time_s] * 4}}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"case": {}},
+        {"case": {"head_dim": "64", "causal": True, "dtype": "fp16", "n_ctx": 2048}},
+        {"device": {"gpu": "NVIDIA", "power_limit_w": 1.0}},
+        {"device": {**DEVICE, "driver": ".."}},
+        {"device": {**DEVICE, "gpu": "H[/]200"}},
+        {"started_at": "2026-12-01T13:00:00"},
+        {"subjects": [subject("atomic_add", status="weird")]},
+        {"subjects": [subject("atomic_add", kernel_s=[3601.0] * 4)]},
+        {
+            "subjects": [
+                subject("atomic_add"),
+                subject("store", identity=["other"], shared_with=[RELEASE.commit, "atomic_add"]),
+            ]
+        },
+        {"subjects": [subject("atomic_add", shared_with=[RELEASE.commit, "atomic_add"])]},
+    ],
+)
+def test_what_is_no_session_is_refused_before_it_becomes_a_path_or_a_number(
+    folders: Folders, change: dict[str, Any]
+) -> None:
+    with pytest.raises(TrackerError, match=r"hd0\.json"):
+        record(folders, document(**{"subjects": [subject("atomic_add")], **change}))
+    assert not folders[2].exists()
+
+
+def test_a_full_disk_leaves_what_was_recorded(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asv writes in place; it may only do so where nothing is yet."""
+    record(folders, document([subject("atomic_add")]))
+    before = {path: path.read_bytes() for path in folders[2].rglob("*.json")}
+
+    def cut_short(self: Results, folder: str) -> None:
+        path = Path(folder) / MACHINE / f"{RELEASE.commit[:8]}-session.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Results, "save", cut_short)
+    with pytest.raises(OSError, match="No space left"):
+        record(folders, document([subject("atomic_add", kernel_s=[2e-3] * 4)]))
+    assert {path: path.read_bytes() for path in folders[2].rglob("*.json")} == before
+
+
+def test_a_case_that_stands_there_twice_is_refused(folders: Folders) -> None:
+    with pytest.raises(TrackerError, match="holds a case twice"):
+        record(folders, document([subject("atomic_add")]), document([subject("atomic_add")]))
 
 
 def test_two_devices_are_not_joined(folders: Folders) -> None:

@@ -6,17 +6,32 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import FACTS, FINDINGS, NARROWER, NEW, OLD, finding, history, measured
+from builders import (
+    FACTS,
+    FINDINGS,
+    NARROWER,
+    NEW,
+    OLD,
+    asv_document,
+    finding,
+    history,
+    measured,
+    write_asv,
+    write_lists,
+)
 from rich.console import Console
 
+import scripts.report
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.measured import History
 from scripts.tracker.model import Commit, Finding, Role, VariantFacts, Verdict
 from scripts.tracker.report import findings_json, print_summary, print_table, render_html
 from scripts.tracker.steps import Judgement
+from scripts.tracker.workspace import Workspace
 
 ALL = [f for group in FINDINGS.values() for f in group]
 HOSTILE = "<script>alert(1)</script> \" onload='x' [/] [bold red]@me[/] & {{ 7 * 7 }}"
@@ -188,3 +203,17 @@ def test_the_page_marks_only_what_differs_from_the_last_value() -> None:
     assert row.count('<td class="number changed">1</td>') == 1
     assert row.count('<td class="number">1</td>') == 1
     assert "None." in html[html.index("Findings</h2>") :][:100]
+
+
+def test_a_page_of_half_a_history_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                          capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    space = Workspace(tmp_path)
+    write_lists(space.results)
+    damaged = write_asv(space.results, asv_document(OLD, {"atomic_add": {"registers": 1.0}}))
+    write_asv(space.results, asv_document(NEW, {"atomic_add": {"registers": 1.0}}))
+    damaged.write_text("{")
+    monkeypatch.setattr(scripts.report, "ROOT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["report"])
+    assert scripts.report.main() == 2
+    assert damaged.name in capsys.readouterr().err
+    assert (space.report / "index.html").exists()

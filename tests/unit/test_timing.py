@@ -23,7 +23,7 @@ from scripts.tracker.model import (
 from scripts.tracker.policy import TimingPolicy
 from scripts.tracker.steps import Judgement, pairs
 from scripts.tracker.timing import hodges_lehmann, is_relevant, leg, ratio_change
-from scripts.tracker.timing_diff import FEW_BLOCKS, HARMLESS, STEADY, TIMED, judge_timing
+from scripts.tracker.timing_diff import FEW_BLOCKS, HARMLESS, NOT_TIMED, STEADY, TIMED, judge_timing
 
 POLICY = TimingPolicy(min_blocks=5, session_spread=0.002, min_relative_change=0.05)
 CASE = Case(64, True, "fp16", n_ctx=2048)
@@ -279,6 +279,18 @@ def test_time_that_vanished_is_no_valid_data(gone: list[str]) -> None:
     expected = {(c, r) for c, r in pairs(ROLES) if {c, r} & set(gone)}
     assert {(f.candidate, f.reference) for f in lost} == expected
     assert all("has no valid GPU time (failed)" in f.explanation for f in lost)
+
+
+def test_what_a_newer_session_was_not_asked_for_is_counted_and_not_lost() -> None:
+    timings = [
+        replace(t, status=MeasurementStatus.SKIPPED, samples_s=())
+        if t.variant == "store" and t.commit == NEW.commit
+        else t
+        for t in history({})
+    ]
+    judgement = judged(timings)
+    assert judgement.findings == []
+    assert judgement.counts[NOT_TIMED] == 1
 
 
 def test_commits_without_time_between_timed_ones_are_named() -> None:
