@@ -98,7 +98,9 @@ def test_the_first_slow_commit_is_found_and_its_parent_asked_again(harness: Any)
 
 
 def test_a_newer_end_that_does_not_reproduce_has_no_culprit(harness: Any) -> None:
-    assert bisect(harness, Gpu(labels(0.0, 0.0, 0.0, 0.0))).outcome is Outcome.NOT_REPRODUCED
+    gpu = Gpu(labels(0.0, 0.0, 0.0, 0.0))
+    assert bisect(harness, gpu).outcome is Outcome.NOT_REPRODUCED
+    assert gpu.asked == [RANGE[-1].label]  # and nothing else was spent on it
 
 
 def test_a_small_change_on_the_way_and_one_the_other_way_are_not_it(harness: Any) -> None:
