@@ -16,6 +16,7 @@ from sessions import CASE, NEW, OLD, case_file, fill_store, plan, put_record, wr
 
 from kernels import blocks, sampling
 from kernels.blocks import Ready, Timing
+from kernels.canary import Canary
 from kernels.plan import Plan
 from kernels.sampling import CulpritError, Run, wait
 from kernels.session_file import exclusion_key
@@ -90,17 +91,6 @@ class Machine:
         return Reading(300.0, ("hw_thermal",) if self.throttles(self.readings) else ())
 
 
-@dataclass
-class Canary:
-    name: str
-    run: Callable[[], None] | None
-    message: str | None = None
-
-    @property
-    def key(self) -> str:
-        return f"canary {self.name}"
-
-
 def timing(of: Plan, machine: Machine, deadline_s: float = FAR_S, **file_changes: Any) -> Timing:
     """All subjects of the plan, as a session has them after their gradients were checked."""
     file = case_file(of, **file_changes)
@@ -112,7 +102,7 @@ def timing(of: Plan, machine: Machine, deadline_s: float = FAR_S, **file_changes
         for s in file.subjects
         if s.status == "ok" and s.shared_with is None
     ]
-    canaries: list[Any] = [Canary(name, machine.kernel(name, MILLISECONDS[name])) for name in of.canaries]
+    canaries = [Canary(name, machine.kernel(name, MILLISECONDS[name])) for name in of.canaries]
     return Timing(of, gpu, gpu, gpu, deadline_s, Ready(file, gpu, runs), canaries)
 
 
@@ -260,7 +250,7 @@ def test_blocks_of_the_second_series_lie_between_those_of_the_first(tmp_path: Pa
 def test_a_canary_that_cannot_be_timed_is_recorded_and_left_out(both: Plan) -> None:
     machine = Machine()
     timed = timing(both, machine)
-    missing: Any = Canary("sdpa_flash", None, "no torch")
+    missing = Canary("sdpa_flash", None, "no torch")
     again = Timing(both, *[machine] * 3, FAR_S, Ready(timed.file, machine, timed._sampler._runs), [missing])  # type: ignore[arg-type]
     again.run()
     assert again.file.canaries["sdpa_flash"] == {"message": "no torch", "kernel_s": []}

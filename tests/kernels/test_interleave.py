@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from sessions import CASE, case_file, fill_store, plan, written
-from test_blocks import FAR_S, Canary, Machine, timing
+from test_blocks import FAR_S, Machine, timing
 
 from kernels.blocks import Ready
+from kernels.canary import Canary
 from kernels.plan import Plan
 
-OURS = ("launch", "workload", "canary", "telemetry", "interleave")
+OURS = ("launch", "workload", "telemetry", "interleave")
 
 
 @pytest.fixture
