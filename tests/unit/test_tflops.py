@@ -1,7 +1,8 @@
-"""The table of issue 4717 for any commits: its arithmetic, what is missing in it, and the README's copy."""
+"""The table of issue 4717 for any commits: its arithmetic, what is missing in it, and the copies of it."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,12 +57,15 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shipped")
-def test_the_readme_has_what_the_command_prints(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", ["README.md", "FINDINGS.md"])
+def test_the_pages_of_benchmarks_have_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], page: str
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["tflops", "--commits", "3.1.0", "3.2.0", "3.9.0"])
+    text = (ROOT / "benchmarks" / page).read_text()
+    [command] = re.findall(r"scripts\.tflops (--commits 3\.1\.0 .+)`", text)
+    monkeypatch.setattr("sys.argv", ["tflops", *command.split()])
     assert scripts.tflops.main() == 0
-    assert capsys.readouterr().out in (ROOT / "README.md").read_text()
+    assert capsys.readouterr().out in text
 
 
 @pytest.mark.usefixtures("shipped")
