@@ -1,10 +1,10 @@
 """Check what another machine handed in, before anything of it is kept.
 
     python -m scripts.check_incoming FOLDER --planned FILE...    # results and evidence of these commits
-    python -m scripts.check_incoming FOLDER --planned FILE... --known RESULTS    # or of those known already
+    python -m scripts.check_incoming FOLDER --planned FILE... --known RESULTS    # or of measured ones
     python -m scripts.check_incoming FOLDER --requests FOLDER    # answers of scripts.confirm
 
-FILE: planned commits, a hash a line. A session times planned commits beside known ones.
+FILE: planned commits, a hash a line. A session times planned commits beside measured ones.
 Exit status: 0 all is as asked for, 2 it is not (the reasons are printed).
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.incoming import Asked, check_incoming
-from scripts.tracker.results import read_commits
+from scripts.tracker.results import read_results
 
 _SHOWN = 50
 
@@ -27,16 +27,18 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, help="holds results/, evidence/ or confirmations/")
+    parser.add_argument("folder", type=Path, help="holds results/, evidence/, sessions/ or confirmations/")
     parser.add_argument("--planned", type=Path, nargs="*", default=[], metavar="FILE")
-    parser.add_argument("--known", type=Path, metavar="RESULTS", help="results whose commits may come too")
+    parser.add_argument(
+        "--known", type=Path, metavar="RESULTS", help="commits that have results there may come too"
+    )
     parser.add_argument("--requests", type=Path, metavar="FOLDER", help="what was asked to be confirmed")
     options = parser.parse_args()
     if not options.folder.is_dir():
         raise TrackerError(f"{options.folder}: no such folder; was anything handed in?")
     commits = {line for path in options.planned for line in path.read_text().split()}
     if options.known:
-        commits |= {commit.commit for commit in read_commits(options.known)}
+        commits |= {results.commit for results in read_results(options.known)[0]}
     findings = {path.stem for path in options.requests.glob("*.json")} if options.requests else set()
     problems = check_incoming(options.folder, Asked(commits, findings))
     for problem in problems[:_SHOWN]:

@@ -32,7 +32,7 @@ from scripts.tracker.publish import Publisher
 from scripts.tracker.saying import judge_groups, say_all, say_trouble, standings_of
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import Workspace, workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
 UPSTREAM = "triton-lang/triton"
@@ -63,9 +63,10 @@ def main() -> int:
     )
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.DRY_RUN.value)
     parser.add_argument("--upstream", default=UPSTREAM, help=f"whose pull requests; default: {UPSTREAM}")
+    parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")
     options = parser.parse_args()
     mode = Mode(options.mode)
-    workspace = Workspace(ROOT)
+    workspace = workspace_of(ROOT, options.commits)
     if mode is Mode.DRY_RUN:
         history, judgement = _judge_all(workspace)
         folder = write_comments(workspace, judgement, history)

@@ -27,7 +27,7 @@ from scripts.tracker.processes import run_gpu_session
 from scripts.tracker.request import Request, make_request, plan_of, read_request, unpack, write_request
 from scripts.tracker.session_files import SessionFile, read_sessions
 from scripts.tracker.store import atomic_write
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import Workspace, workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DRIVER = Path("/dev/nvidiactl")  # there as soon as NVIDIA's driver is loaded
@@ -35,7 +35,6 @@ _EXIT = {Decision.SAME: 0, Decision.DIFFERENT: 1, Decision.UNKNOWN: 3}
 
 
 def main() -> int:
-    workspace = Workspace(ROOT)
     parser = argparse.ArgumentParser(
         prog="python -m scripts.confirm",
         description=__doc__,
@@ -46,8 +45,10 @@ def main() -> int:
     what.add_argument("--request", type=Path, help="a file that --write made")
     parser.add_argument("--write", type=Path, metavar="FILE", help="only write the request, also with a GPU")
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-gpu" / "bin" / "python")
-    parser.add_argument("--out", type=Path, default=workspace.confirmations, help="folder of the answer")
+    parser.add_argument("--out", type=Path, help="folder of the answer; default: beside the results")
+    parser.add_argument("--commits", action="store_true", help="FINDING is of the commits of main")
     options = parser.parse_args()
+    workspace = workspace_of(ROOT, options.commits)
     path = options.request
     for folder in (workspace.confirmations, workspace.recorded / "confirmations"):
         if options.finding and (folder / f"{options.finding}.json").exists():
@@ -61,7 +62,7 @@ def main() -> int:
         )
         return 0
     answer = measure(request, options.python)
-    path = options.out / f"{answer.finding}.json"
+    path = (options.out or workspace.confirmations) / f"{answer.finding}.json"
     atomic_write(path, msgspec.json.format(msgspec.json.encode(answer)) + b"\n")
     for line in describe(request, answer):
         print(line)
@@ -77,7 +78,9 @@ def _request_of(workspace: Workspace, finding: str) -> Request:
     history = load_history(workspace)
     known = {found.id: found for found in judge(history).findings}
     if finding not in known:
-        raise TrackerError(f"no finding {finding}: flag_regressions --format json lists them")
+        raise TrackerError(
+            f"no finding {finding}: flag_regressions --format json lists them (--commits: those of main)"
+        )
     return make_request(known[finding], workspace.evidence, history.variants, read_policy().confirm)
 
 

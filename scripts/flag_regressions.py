@@ -17,7 +17,7 @@ from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
 from scripts.tracker.saying import standings_of
-from scripts.tracker.workspace import CommitsWorkspace, Workspace
+from scripts.tracker.workspace import workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,7 +32,7 @@ def main() -> int:
         help="judge the commits of main that make follow measured, not releases",
     )
     options = parser.parse_args()
-    workspace = CommitsWorkspace(ROOT) if options.commits else Workspace(ROOT)
+    workspace = workspace_of(ROOT, options.commits)
     history = load_history(workspace)
     if chosen := set(options.releases.replace(",", " ").split()):
         if unknown := chosen - {c.label for c in history.commits}:

@@ -1,4 +1,4 @@
-"""Merge what other machines measured into this checkout: results of commits, and their evidence.
+"""Merge what other machines measured into this checkout: results of commits, their evidence, GPU sessions.
 
 Any number of times, in any order, with files missing or twice: it ends the same. Exit status: 0 all merged,
 1 some files were left out (said why), 2 cannot merge.
@@ -13,11 +13,13 @@ from pathlib import Path
 from scripts.tracker.errors import run_command
 from scripts.tracker.harness import describe_suite
 from scripts.tracker.merging import Merge
+from scripts.tracker.merging_timed import TIMED_MODULES
 from scripts.tracker.processes import only_one
 from scripts.tracker.workspace import CommitsWorkspace
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHOWN = 20
+_MODULES = ("benchmarks.codegen", *TIMED_MODULES)
 
 
 def main() -> int:
@@ -28,9 +30,9 @@ def main() -> int:
     parser.add_argument("--target", default="cuda:90")
     options = parser.parse_args()
     workspace = CommitsWorkspace(ROOT)
-    suite = describe_suite(ROOT, "benchmarks.codegen", options.target)
+    suite, *timed = (describe_suite(ROOT, module, options.target) for module in _MODULES)
     with only_one(workspace):
-        merge = Merge(workspace.results, workspace.evidence, suite)
+        merge = Merge(workspace.results, workspace.evidence, workspace.sessions, suite, timed)
         for folder in options.folders:
             merge.add(folder)
     print(", ".join(f"{count} {what}" for what, count in sorted(merge.counts.items())) or "nothing to merge")

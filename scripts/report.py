@@ -12,7 +12,7 @@ from scripts.tracker.measured import History, load_history
 from scripts.tracker.report import render_html
 from scripts.tracker.steps import Judgement
 from scripts.tracker.store import atomic_write
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import Workspace, workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,8 +25,9 @@ def write_report(workspace: Workspace, judgement: Judgement, history: History) -
 
 
 def main() -> int:
-    argparse.ArgumentParser(prog="python -m scripts.report", description=__doc__).parse_args()
-    workspace = Workspace(ROOT)
+    parser = argparse.ArgumentParser(prog="python -m scripts.report", description=__doc__)
+    parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")
+    workspace = workspace_of(ROOT, parser.parse_args().commits)
     history = load_history(workspace)
     print(write_report(workspace, judge(history), history))
     for problem in history.problems:

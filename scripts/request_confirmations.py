@@ -1,7 +1,7 @@
 """Write the requests that a machine with a GPU shall execute: of each group that waits for other sessions,
 the finding that moved most.
 
-    .venv/bin/python -m scripts.request_confirmations --out FOLDER
+    .venv/bin/python -m scripts.request_confirmations --out FOLDER --commits
 
 Exit status: 0 written (even if none), 2 could not judge. What has an answer already is not asked again.
 """
@@ -21,7 +21,7 @@ from scripts.tracker.policy import read_policy
 from scripts.tracker.posts import Judged
 from scripts.tracker.request import make_request, write_request
 from scripts.tracker.saying import judge_groups
-from scripts.tracker.workspace import Workspace
+from scripts.tracker.workspace import workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
 _MOST = 20  # each takes the GPU for up to policy.toml's budget, a minute
@@ -35,8 +35,9 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the requests, a file a finding")
     parser.add_argument("--most", type=int, default=_MOST, help=f"at most so many; default: {_MOST}")
+    parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")
     options = parser.parse_args()
-    workspace = Workspace(ROOT)
+    workspace = workspace_of(ROOT, options.commits)
     history = load_history(workspace)
     groups = judge_groups(workspace, judge(history), history, None)
     policy = read_policy()

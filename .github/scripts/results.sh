@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The branch `results` and the files between jobs. Run from the checkout's root.
 #
-#   results.sh take URL        fetch the branch into .results, and lay its files where the tracker looks
+#   results.sh take URL        fetch the branch into .results, and lay its files where the tracker looks;
+#                              by hand too, in a fresh checkout: what the workflow measured is then here
 #   results.sh pack            what this machine measured, into handed-in/
 #   results.sh answers FOLDER  checked answers of scripts.confirm, beside the results
 #   results.sh save URL        commit and push what the tracker has; TOKEN is in the environment
@@ -10,8 +11,10 @@
 set -euo pipefail
 
 url=${ATOMWATCH_RESULTS_URL:-${2:-}}
-results=.asv/results
+# Commits of main; files of sessions, so that a kernel that was timed once is not timed again.
+results=.asv/commits/results
 evidence=.cache/evidence
+sessions=.cache/sessions
 branch=.results
 # A runner's user need not have a name, and a rebase wants one as a commit does.
 as=(-c user.name=atomwatch -c user.email=atomwatch@users.noreply.github.com)
@@ -32,17 +35,29 @@ take() {
   fi
   lay "$branch/results" "$results"
   lay "$branch/evidence" "$evidence"
+  lay "$branch/sessions" "$sessions"
+}
+
+# Of a machine that runs other people's code only what it alone can know: which commits, variants and
+# benchmarks there are is told by the plan and by our own sources.
+measured() {  # FOLDER
+  case "$1" in
+    "$results") find . -mindepth 2 -maxdepth 2 -name '*.json' -print0; find . -maxdepth 1 -name failures.json -print0 ;;
+    "$evidence") find . -type f -print0 ;;
+    "$sessions") find . -mindepth 2 -maxdepth 2 -name 'hd*.json' -print0 ;;
+  esac
 }
 
 pack() {
   rm -rf handed-in
   mkdir handed-in
-  for pair in "$results results" "$evidence evidence"; do
+  for pair in "$results results" "$evidence evidence" "$sessions sessions"; do
     read -r from to <<<"$pair"
     [ -d "$from" ] || continue
     # Only what is new: the rest came from the branch, and nobody planned it today.
-    (cd "$from" && find . -type f -not -name '.*' -not -path './ledger/*' -not -path './confirmations/*' -print0) |
+    (cd "$from" && measured "$from") |
       while IFS= read -r -d '' file; do
+        case "$file" in */.* | ./ledger/* | ./confirmations/*) continue ;; esac
         if ! cmp --silent "$from/$file" "$branch/$to/$file"; then
           mkdir -p "$(dirname "handed-in/$to/$file")"
           cp "$from/$file" "handed-in/$to/$file"
@@ -54,8 +69,9 @@ pack() {
 save() {
   lay "$results" "$branch/results"
   lay "$evidence" "$branch/evidence"
+  lay "$sessions" "$branch/sessions"
   cd "$branch"
-  git add --all -- . ':!*.lock'
+  git add --all -- . ':!*.lock' ':(exclude,glob)**/.*'
   if git diff --cached --quiet; then
     echo "Nothing new to save"
     return

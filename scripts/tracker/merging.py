@@ -1,4 +1,5 @@
-"""Brings results and evidence of other machines together. Merging twice, or in another order, ends the same.
+"""Brings results, evidence and GPU sessions of other machines together. Merging twice, or in another order,
+ends the same.
 
 What other machines wrote is untrusted: every object is hashed, every record and result is read as the judge
 reads it, and a result counts only with all of its evidence. Nothing good gives way to anything worse.
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import zstandard
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, is_complete, machine_name, write_json
+from scripts.tracker.merging_timed import check_timed, is_timed, rank, session_rank, whole_session
 from scripts.tracker.model import STATUS_IN_STORE, Evidence, MeasurementStatus
 from scripts.tracker.results import (
     BuildFailure,
@@ -26,30 +29,36 @@ from scripts.tracker.results import (
 )
 from scripts.tracker.store import EvidenceStore, Problem, atomic_write, read_object, read_record
 
-# Where a worker's files lie: as in its checkout, or as an archive of the two folders.
-_LAYOUTS = ((".asv/commits/results", ".cache/evidence"), ("results", "evidence"))
+# Where a worker's files lie: as in its checkout, or as an archive of the three folders.
+_LAYOUTS = (
+    (".asv/commits/results", ".cache/evidence", ".cache/sessions"),
+    ("results", "evidence", "sessions"),
+)
 _MAX_FILE_BYTES = 64 * 2**20
 _STATUSES = [STATUS_IN_STORE[status] for status in MeasurementStatus]  # the best first
 
 
 @dataclass(slots=True)
 class Merge:
-    """Everything that was merged so far into ``results`` and ``store``. ``counts``: what became of each file.
-    ``problems``: files that were left out because something is wrong with them."""
+    """Everything that was merged so far into ``results``, ``store`` and ``sessions``. ``suite``: of code;
+    ``timed``: of GPU time. ``counts``: what became of each file. ``problems``: files that were left out
+    because something is wrong with them."""
 
     results: Path
     store: EvidenceStore
+    sessions: Path
     suite: Suite
+    timed: Sequence[Suite] = ()
     counts: Counter[str] = field(default_factory=Counter)
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, folder: Path) -> None:
         """Merge the files of one machine. Raises TrackerError if there are none."""
-        layout = next((both for both in _LAYOUTS if (folder / both[0]).is_dir()), None)
+        layout = next((parts for parts in _LAYOUTS if any((folder / p).is_dir() for p in parts)), None)
         if layout is None:
-            names = " nor ".join(both[0] for both in _LAYOUTS)
+            names = " nor ".join(parts[0] for parts in _LAYOUTS)
             raise TrackerError(f"{folder}: neither {names} in it; name the folder of a worker")
-        results, evidence = (folder / part for part in layout)
+        results, evidence, sessions = (folder / part for part in layout)
         # Objects first: a record is whole only with them, a result only with its records.
         for path in self._files(evidence, "objects/*/*.zst"):
             self._object(path)
@@ -57,6 +66,8 @@ class Merge:
             self._record(path)
         for path in self._files(results, "*/*-*.json"):
             self._result(path)
+        for path in self._files(sessions, "*/hd*.json"):
+            self._session(path)
         self._lists(results)
         self._failures(results)
 
@@ -114,7 +125,9 @@ class Merge:
             found = read_commit_results(path)
             if found.machine != path.parent.name:
                 raise TrackerError(f"it is of machine {found.machine!r:.60}, not of its folder")
-            if not is_complete(found, self.suite, self.store):
+            if is_timed(found):
+                check_timed(found, self.timed, self.store)
+            elif not is_complete(found, self.suite, self.store):
                 raise TrackerError(
                     "not complete for today's kernels, or not all of its evidence came with it"
                 )
@@ -126,9 +139,44 @@ class Merge:
         if before is not None and before.commit != found.commit:
             self._leave_out(path, f"{before.commit} has the same eight digits and is there already")
             return
+        if is_timed(found):
+            self._keep_time(found, path, before, target)
+            return
         kept = before is not None and is_complete(before, self.suite, self.store)
         self.counts["results had" if kept else "results new"] += 1
         if before is None or not kept or _age(found, path) < _age(before, target):
+            atomic_write(target, path.read_bytes())
+
+    def _keep_time(
+        self, found: CommitResults, path: Path, before: CommitResults | None, target: Path
+    ) -> None:
+        kept = False
+        if before is not None:
+            with suppress(TrackerError):  # what is there is of other kernels, or damaged inside
+                check_timed(before, self.timed, self.store)
+                kept = rank(before, self.timed, target) >= rank(found, self.timed, path)
+        self.counts["timed results had" if kept else "timed results new"] += 1
+        if not kept:
+            atomic_write(target, path.read_bytes())
+
+    def _session(self, path: Path) -> None:
+        """The samples themselves: with them a kernel that was timed once is not timed again."""
+        try:
+            found = whole_session(path)
+        except TrackerError as error:
+            self._leave_out(path, error)
+            return
+        if found is None:
+            self.counts["sessions unfinished"] += 1
+            return
+        target = self.sessions / path.parent.name / path.name
+        try:
+            before = whole_session(target) if target.exists() else None
+        except TrackerError:
+            before = None
+        kept = before is not None and session_rank(before, target) >= session_rank(found, path)
+        self.counts["sessions had" if kept else "sessions new"] += 1
+        if not kept:
             atomic_write(target, path.read_bytes())
 
     def _lists(self, results: Path) -> None:
@@ -138,7 +186,7 @@ class Merge:
             target = self.results / path.parent.name / path.name
             if not target.exists():
                 atomic_write(target, path.read_bytes())
-        for name in ("benchmarks.json", "variants.json"):
+        for name in ("benchmarks.json", "variants.json", "flops.json"):
             if (results / name).is_file() and not (self.results / name).exists():
                 atomic_write(self.results / name, (results / name).read_bytes())
         try:

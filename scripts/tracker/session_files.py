@@ -139,6 +139,15 @@ def check_one_device(documents: list[SessionFile], where: str) -> None:
 
 
 def _read_session(path: Path) -> SessionFile:
+    document = parse_session(path)
+    if not document.complete:
+        why = document.note or "interrupted"
+        raise TrackerError(f"{path}: the session did not finish this case ({why}); run its plan again")
+    return document
+
+
+def parse_session(path: Path) -> SessionFile:
+    """One case, maybe of a session that was interrupted in it. Raises TrackerError if it is damaged."""
     try:
         content = json.loads(read_regular(path))
         if content["schema"] != SCHEMA:
@@ -163,7 +172,4 @@ def _read_session(path: Path) -> SessionFile:
     times += [t for canary in document.canaries.values() for t in canary.kernel_s]
     if not all(0 < t < _LONGEST_S for t in times):
         raise TrackerError(f"{path}: holds a time of no launch (zero, or over an hour); run its plan again")
-    if not document.complete:
-        why = document.note or "interrupted"
-        raise TrackerError(f"{path}: the session did not finish this case ({why}); run its plan again")
     return document

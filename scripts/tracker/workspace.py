@@ -100,3 +100,12 @@ class CommitsWorkspace(Workspace):
     def recorded(self) -> Path:
         """No measured commits are shipped; the folder need not exist."""
         return self.root / "benchmarks" / "recorded_commits"
+
+    @property
+    def requests(self) -> Path:
+        return self.root / ".asv" / "commits" / "requests"
+
+
+def workspace_of(root: Path, commits: bool) -> Workspace:
+    """Of the commits of main, or of releases: two histories, which are not mixed."""
+    return CommitsWorkspace(root) if commits else Workspace(root)
