@@ -1,6 +1,9 @@
 """Choose which commits of Triton's main to measure next, and write them as a HASHFILE for asv, or as shards.
 
-Nothing is fetched and nothing is measured. Exit status: 0 chosen (even if that is none), 2 cannot choose.
+Nothing is fetched and nothing is measured. Beside shards stand the lists that order and name what workers
+measure (OUT/results), for scripts.merge_results.
+
+Exit status: 0 chosen (even if that is none), 2 cannot choose.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.code_digest import measured_commits
 from scripts.tracker.commit_source import find_history, open_history
 from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.following import write_lists
 from scripts.tracker.harness import describe_suite, machine_name
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.results import read_failures
@@ -50,6 +54,7 @@ def main() -> int:
             _write(options.out / name, part)
         for stale in set(options.out.glob("shard-*.txt")) - {options.out / name for name in names}:
             stale.unlink()
+        write_lists(options.out / "results", selection, suite)
         print(json.dumps({"shard": names}))
     else:
         _write(options.out, [c.commit.sha for c in chosen])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.code_digest import measured_commits
-from scripts.tracker.commit_source import find_history
+from scripts.tracker.commit_source import CLONE, find_history
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.follow_state import read_state
 from scripts.tracker.follow_status import FollowStatus, days, status_of
@@ -68,8 +68,15 @@ def _collect(workspace: CommitsWorkspace, target: str, oldest: str | None) -> Fo
     for error in errors:
         print(f"warning: {error}", file=sys.stderr)
     timed = {t.commit for r in results for t in timing_measurements(r) if t.status is MeasurementStatus.OK}
-    refreshed_at = read_state(workspace.results).refreshed_at
+    refreshed_at = read_state(workspace.results).refreshed_at or _made_at(workspace.cache / CLONE)
     return status_of(line, selection, results, set(measured), timed, failures, refreshed_at)
+
+
+def _made_at(clone: Path) -> datetime.datetime | None:
+    """When a clone was made that nobody follows: a checkout that took only the results has no books."""
+    if not (clone / "HEAD").exists():
+        return None
+    return datetime.datetime.fromtimestamp((clone / "HEAD").stat().st_mtime, datetime.UTC)
 
 
 def _print(status: FollowStatus, now: datetime.datetime) -> None:

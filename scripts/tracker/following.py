@@ -10,11 +10,12 @@ import datetime
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from scripts.tracker.code_digest import code_digest, measured_commits
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.follow_state import FollowState, write_state
-from scripts.tracker.harness import AsvHarness, DeadlineError, record_failure, write_json
+from scripts.tracker.harness import AsvHarness, DeadlineError, Suite, record_failure, write_json
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.model import Commit
 from scripts.tracker.results import BuildFailure, read_failures
@@ -64,7 +65,7 @@ class Follower:
         in_a_row = 0
         while limit is None or len(self._tried) < limit:
             selection = self.choose()
-            self._write_lists(selection)
+            write_lists(self.harness.workspace.results, selection, self.harness.suite)
             if not selection.chosen:
                 return
             outcome = self._measure(selection)
@@ -120,14 +121,14 @@ class Follower:
             if commit in self._measured:
                 record_failure(results, target, commit, None)
 
-    def _write_lists(self, selection: Selection) -> None:
-        """What the judging half reads: commits in order, variants, and who shares whose measurement."""
-        results = self.harness.workspace.results
-        write_json(results / "commits.json", [labelled(commit) for commit in selection.applicable])
-        write_json(results / "variants.json", self.harness.suite.variants)
-        shared = {n.commit: {"shares": n.shares, "areas": n.areas} for n in selection.not_applicable}
-        write_json(results / NOT_APPLICABLE_FILE, shared)
-        write_json(results / "orphans.json", selection.orphans)
+
+def write_lists(results: Path, selection: Selection, suite: Suite) -> None:
+    """What the judging half reads: commits in order, variants, and who shares whose measurement."""
+    write_json(results / "commits.json", [labelled(commit) for commit in selection.applicable])
+    write_json(results / "variants.json", suite.variants)
+    shared = {n.commit: {"shares": n.shares, "areas": n.areas} for n in selection.not_applicable}
+    write_json(results / NOT_APPLICABLE_FILE, shared)
+    write_json(results / "orphans.json", selection.orphans)
 
 
 def labelled(commit: LandedCommit) -> Commit:
