@@ -45,7 +45,7 @@ _OTHERS = [
 
 # What asv and we write there; a duration's name has brackets: "<build>", "<setup_cache codegen:36>".
 _PLAIN = re.compile(r"[A-Za-z0-9 .,:;+@_()/'=-]*", re.ASCII)
-_STEP = re.compile(r"<[A-Za-z0-9 _.:]+>", re.ASCII)
+_STEP = re.compile(r"<(build|setup_cache [a-z_]{1,40}:[0-9]{1,6})>")
 
 
 @dataclass(frozen=True, slots=True)

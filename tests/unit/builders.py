@@ -125,6 +125,35 @@ def asv_document(
     }
 
 
+TIMED_VARIANTS = list(FACTS)
+TIMED_SUITE = Suite(
+    version=f"{VERSION}.method-1",
+    benchmarks=["attention_backward.AttentionBackward.track_kernel"],
+    params=[[repr(v) for v in TIMED_VARIANTS], ["2048", "8192"], ["64"], ["True"], ["'fp16'"]],
+    param_names=["variant", "n_ctx", "head_dim", "causal", "dtype"],
+    variants=FACTS,
+)
+
+
+def timed_document(
+    commit: Commit,
+    seconds: dict[tuple[str, int], list[float]],
+    version: str = TIMED_SUITE.version,
+    started_at: int = 1796127570464,
+) -> dict[str, Any]:
+    """A GPU machine's result file. ``seconds``: samples by variant and n_ctx; others were not asked for."""
+    keys = [(v, n) for v in TIMED_VARIANTS for n in (2048, 8192)]
+    samples = [seconds.get(key) for key in keys]
+    values = [s[0] if s else NAN for s in samples]
+    return {
+        **asv_document(commit, {}),
+        "params": {"machine": "h200", "gpu": "NVIDIA H200", "driver": "580.1", "python": "3"},
+        "results": {
+            TIMED_SUITE.benchmarks[0]: [values, TIMED_SUITE.params, version, started_at, 0.3, samples]
+        },
+    }
+
+
 def write_asv(results: Path, document: dict[str, Any]) -> Path:
     folder = results / str(document["params"]["machine"])
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from builders import SUITE
+from builders import SUITE, TIMED_SUITE
 from history_builders import Repository
 from triton_stand_in import NAME, write_project, write_wheel
 
@@ -113,8 +113,13 @@ class FollowRig:
             (root / package).mkdir()
             (root / package / "__init__.py").touch()
         (root / "asv" / "__main__.py").write_text(ASV.replace("TESTS", repr(str(REAL / "tests" / "unit"))))
-        suite = msgspec.json.encode(SUITE).decode()
-        (root / "benchmarks" / "codegen.py").write_text(f"print({suite!r})\n")
+        for module, suite in (
+            ("codegen", SUITE),
+            ("attention_backward", TIMED_SUITE),
+            ("controls", TIMED_SUITE),
+        ):
+            described = msgspec.json.encode(suite).decode()
+            (root / "benchmarks" / f"{module}.py").write_text(f"print({described!r})\n")
 
     def command(self, script: str, *options: str) -> list[str]:
         return [sys.executable, "-m", f"scripts.{script}", *options]

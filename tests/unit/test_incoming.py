@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,7 +16,11 @@ from builders import (
     NEW,
     OLD,
     asv_document,
+    block_document,
     record_document,
+    session_document,
+    subject_document,
+    timed_document,
     write_asv,
     write_lists,
     write_object,
@@ -36,8 +41,14 @@ TABLE = {variant: {"dq_writes": 8.0} for variant in FACTS}
 def folder(tmp_path: Path) -> Path:
     """All that a worker may hand in."""
     results = tmp_path / "results"
-    write_lists(results)
     (write_asv(results, asv_document(OLD, TABLE)).parent / "machine.json").write_text("{}")
+    document = timed_document(OLD, {("atomic_add", 2048): [1e-3, 2e-3]})
+    (write_asv(results, document).parent / "machine.json").write_text('{"gpu": "NVIDIA H200"}')
+    (results / "flops.json").write_text("[]")
+    subjects = [subject_document(OLD, "atomic_add", [1e-3])]
+    (tmp_path / "sessions" / "abc").mkdir(parents=True)
+    session = tmp_path / "sessions" / "abc" / "hd64-causal-fp16-n2048-b4-h8.json"
+    session.write_text(json.dumps(session_document(subjects, [block_document()])))
     (results / "failures.json").write_text('{"cuda:90": {}}')
     digest = write_object(tmp_path / "evidence", b"text")
     write_record(tmp_path / "evidence", record_document(objects={"ptx": digest}))
@@ -88,6 +99,18 @@ def unplanned_record(folder: Path) -> None:
     write_record(folder / "evidence", record_document(commit=COMMITS[2]))
 
 
+def session_of_another(folder: Path) -> None:
+    [path] = folder.glob("sessions/abc/*.json")
+    path.write_text(path.read_text().replace(OLD.commit, COMMITS[2].commit))
+
+
+def markup(folder: Path) -> None:
+    """asv writes the values of "params" into its pages."""
+    document = asv_document(OLD, TABLE)
+    document["params"]["ram"] = "\u003cscript>"
+    write_asv(folder / "results", document)
+
+
 @pytest.mark.parametrize(
     ("poison", "words"),
     [
@@ -95,7 +118,16 @@ def unplanned_record(folder: Path) -> None:
         (renamed, "not the one in its name"),
         (unplanned_record, "planned commits"),
         (edit("results/codegen-*/0*.json", "{"), "results/codegen-cuda-90/"),
-        (edit("results/variants.json", "[]"), "variants.json"),
+        (add("results/commits.json"), "no file of a worker"),
+        (add("results/variants.json"), "no file of a worker"),
+        (add("results/benchmarks.json"), "no file of a worker"),
+        (edit("results/h200/*-*.json", '{"commit_hash": "00000001'), "not a whole asv result file"),
+        (edit("results/h200/machine.json", '{"gpu": "<img src=x>"}'), "no plain word"),
+        (edit("results/h200/machine.json", '{"../../gpu": "x"}'), "no plain word"),
+        (edit("results/flops.json", '["no flops"]'), "flops.json"),
+        (edit("sessions/abc/*.json", "{}"), "not a session file"),
+        (session_of_another, "planned commits"),
+        (markup, "no plain word"),
         (edit("results/failures.json", '{"cuda:90": 1}'), "failures.json"),
         (edit("confirmations/*.json", "{}"), "not an answer"),
         (add("confirmations/0123456789ab.json"), "nobody asked"),
@@ -116,8 +148,8 @@ def test_what_was_not_asked_for_is_refused(folder: Path, poison: Callable[[Path]
 
 
 def test_a_pipe_is_not_read(folder: Path) -> None:
-    (folder / "results" / "variants.json").unlink()
-    os.mkfifo(folder / "results" / "variants.json")  # its reader would wait for ever
+    (folder / "results" / "failures.json").unlink()
+    os.mkfifo(folder / "results" / "failures.json")  # its reader would wait for ever
     assert "a link or a device" in check_incoming(folder, ASKED)[0]
 
 
@@ -145,6 +177,9 @@ def test_the_command(
     assert call(monkeypatch, folder, "--planned", plan) == 2
     write_asv(folder / "results", asv_document(NEW, TABLE))
     assert call(monkeypatch, folder, "--planned", plan, "--requests", aside) == 2
+    # The order of commits has all of main in it, so being there is not enough: measured ones may come.
     known = aside / "results"
     write_lists(known)
+    assert call(monkeypatch, folder, "--planned", plan, "--requests", aside, "--known", known) == 2
+    write_asv(known, asv_document(NEW, TABLE))
     assert call(monkeypatch, folder, "--planned", plan, "--requests", aside, "--known", known) == 0

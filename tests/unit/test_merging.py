@@ -1,5 +1,6 @@
 """Many machines: 20 workers with duplicates, losses, late arrivals and damage end in the books of one."""
 
+import itertools
 import json
 import random
 import shutil
@@ -10,8 +11,13 @@ from builders import (
     SUITE,
     TABLE,
     TARGET,
+    TIMED_SUITE,
     asv_document,
+    block_document,
     record_document,
+    session_document,
+    subject_document,
+    timed_document,
     write_asv,
     write_object,
     write_record,
@@ -42,7 +48,7 @@ def measure(folder: Path, commit: Commit, started_at: int = 1, text: bytes = b"p
 
 
 def merged(into: Path, *workers: Path) -> Merge:
-    merge = Merge(into / "results", EvidenceStore(into / "evidence"), SUITE)
+    merge = Merge(into / "results", EvidenceStore(into / "evidence"), into / "sessions", SUITE, [TIMED_SUITE])
     for worker in workers:
         merge.add(worker)
     return merge
@@ -208,3 +214,94 @@ def test_links_and_strange_names_are_left_out(tmp_path: Path) -> None:
 def test_a_folder_of_no_worker(tmp_path: Path) -> None:
     with pytest.raises(TrackerError, match="name the folder of a worker"):
         merged(tmp_path / "all", tmp_path)
+
+
+def time_it(folder: Path, commit: Commit, started_at: int = 1, **more: list[float]) -> Path:
+    """What a GPU machine hands in of a commit that is compiled elsewhere."""
+    seconds = {("atomic_add", 2048): [1e-3, 2e-3]}
+    seconds |= {("atomic_add", int(name.removeprefix("n"))): samples for name, samples in more.items()}
+    return write_asv(folder / "results", timed_document(commit, seconds, started_at=started_at))
+
+
+def test_gpu_time_and_sessions_come_too_in_any_order_and_twice(tmp_path: Path) -> None:
+    workers = [tmp_path / name for name in ("compiled", "first", "later", "more")]
+    measure(workers[0], COMMITS[0])
+    time_it(workers[1], COMMITS[0], started_at=1)
+    time_it(workers[2], COMMITS[0], started_at=2)
+    # The largest one is kept, although an earlier session took it: a later one was interrupted early.
+    largest = time_it(workers[3], COMMITS[0], started_at=1, n8192=[3e-3])
+    for n, worker in enumerate(workers[1:]):
+        session(worker, "abc", started=f"2026-12-0{n + 1}T13:00:00+00:00")
+        session(worker, f"own-{n}")
+    for order in itertools.permutations(workers[1:]):
+        into = tmp_path / "-".join(worker.name for worker in order)
+        assert merged(into, workers[0], *order, *order).problems == []
+        [kept] = (into / "results" / "h200").glob("*-*.json")
+        assert kept.read_bytes() == largest.read_bytes()
+        assert len(list((into / "sessions").glob("*/hd*.json"))) == 4
+        assert "2026-12-03" in (into / "sessions" / "abc" / SESSION).read_text()
+        assert books(into) == books(tmp_path / "first-later-more")
+
+
+SESSION = "hd64-causal-fp16-n2048-b4-h8.json"
+
+
+def session(
+    folder: Path, name: str, complete: bool = True, started: str = "2026-12-01T13:00:00+00:00"
+) -> Path:
+    path = folder / "sessions" / name / SESSION
+    path.parent.mkdir(parents=True)
+    subjects = [subject_document(COMMITS[0], "atomic_add", [1e-3])]
+    document = session_document(subjects, [block_document()], complete=complete, started_at=started)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_an_interrupted_session_waits_on_its_own_machine(tmp_path: Path) -> None:
+    session(tmp_path / "w", "abc", complete=False)
+    merge = merged(tmp_path / "all", tmp_path / "w")
+    assert (merge.problems, merge.counts["sessions unfinished"]) == ([], 1)
+    assert not (tmp_path / "all" / "sessions").exists()
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "words"),
+    [
+        ("other-kernels.method-1", "", "of other kernels"),
+        (TIMED_SUITE.version, "[", "not a whole asv result file"),
+    ],
+)
+def test_a_time_that_cannot_be_compared_is_left_out(
+    tmp_path: Path, version: str, text: str, words: str
+) -> None:
+    measure(tmp_path / "w", COMMITS[0])
+    document = timed_document(COMMITS[0], {("atomic_add", 2048): [1e-3]}, version)
+    path = write_asv(tmp_path / "w" / "results", document)
+    if text:
+        path.write_text(text)
+    merge = merged(tmp_path / "all", tmp_path / "w")
+    [problem] = merge.problems
+    assert words in problem.reason
+    assert not list((tmp_path / "all").rglob("h200/*-*.json"))
+
+
+def test_a_time_of_a_kernel_that_nobody_compiled_is_left_out(tmp_path: Path) -> None:
+    time_it(tmp_path / "gpu", COMMITS[0])
+    measure(tmp_path / "w", COMMITS[0])
+    [problem] = merged(tmp_path / "all", tmp_path / "gpu").problems
+    assert "not compiled here" in problem.reason
+    # It is no loss: with the kernels there it is merged.
+    assert merged(tmp_path / "all", tmp_path / "w", tmp_path / "gpu").problems == []
+    assert len(list((tmp_path / "all").rglob("h200/*-*.json"))) == 1
+
+
+def test_a_time_of_other_kernels_gives_way_to_one_of_todays(tmp_path: Path) -> None:
+    measure(tmp_path / "w", COMMITS[0])
+    old = timed_document(
+        COMMITS[0], {("atomic_add", 2048): [1e-3], ("atomic_add", 8192): [1e-3]}, "other.method-1"
+    )
+    write_asv(tmp_path / "all" / "results", old)
+    new = time_it(tmp_path / "w", COMMITS[0])
+    assert merged(tmp_path / "all", tmp_path / "w").problems == []
+    [kept] = (tmp_path / "all").rglob("h200/*-*.json")
+    assert kept.read_bytes() == new.read_bytes()

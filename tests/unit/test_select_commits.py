@@ -8,6 +8,8 @@ from history_builders import landed, line, sha, write_history
 
 from scripts import select_commits
 from scripts.tracker.errors import run_command
+from scripts.tracker.model import Role
+from scripts.tracker.results import read_commits, read_variants
 
 
 @pytest.fixture
@@ -35,14 +37,18 @@ def test_shards_and_the_matrix(run, tmp_path: Path, capsys: pytest.CaptureFixtur
     folder = tmp_path / "shards"
     assert run("--out", str(folder), "--shards", "3") == 0
     names = json.loads(capsys.readouterr().out)["shard"]
-    assert sorted(p.name for p in folder.iterdir()) == names == [f"shard-00{n}.txt" for n in (1, 2, 3)]
+    assert sorted(p.name for p in folder.glob("*.txt")) == names == [f"shard-00{n}.txt" for n in (1, 2, 3)]
     assert "".join((folder / name).read_text() for name in names).split() == [
         sha(n) for n in range(6, -1, -1)
     ]
     # More shards than commits: no empty job. What an earlier call left goes.
     assert run("--out", str(folder), "--shards", "9", "--limit", "2") == 0
     assert json.loads(capsys.readouterr().out) == {"shard": ["shard-001.txt", "shard-002.txt"]}
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(folder.glob("*.txt"))) == 2
+    # What orders and names the workers' results comes from here, not from them: all that apply, oldest first.
+    listed = read_commits(folder / "results")
+    assert [c.commit for c in listed] == [sha(n) for n in range(7)]
+    assert read_variants(folder / "results")["atomic_add"].role is Role.CANDIDATE
 
 
 @pytest.mark.parametrize("options", [("--limit", "0"), ("--shards", "0"), ("--shards", "257")])

@@ -1,25 +1,25 @@
-"""In the place of scripts.follow: a worker that measured its commit in no time. SCENE makes it go wrong."""
+"""In the place of scripts.follow, in scenes that are about what comes after it: a worker that hands in what
+the real one made of the same commits (COMPILED). SCENE makes it go wrong."""
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
-sys.path.insert(0, "tests/unit")
-from builders import COMMITS, FACTS, asv_document, write_asv, write_lists
-
-RESULTS = Path(".asv/results")
-SCENE = os.environ["SCENE"]
-[wanted] = Path(sys.argv[sys.argv.index("--only") + 1]).read_text().split()
-[commit] = [c for c in COMMITS if c.commit == wanted]
-write_lists(RESULTS)
-is_new = commit == COMMITS[1]
-if SCENE == "failing" and is_new:
-    failure = {"reason": "error: no such header", "transient": False}
-    (RESULTS / "failures.json").write_text(json.dumps({"cuda:90": {commit.commit: failure}}))
-    sys.exit(1)
-table = {v: {"dq_vector_width": 1.0 if is_new and v == "atomic_add" else 4.0} for v in FACTS}
-write_asv(RESULTS, asv_document(commit, table))
-if SCENE == "poisoned" and is_new:
+COMPILED, SCENE = Path(os.environ["COMPILED"]), os.environ["SCENE"]
+RESULTS, EVIDENCE = Path(".asv/commits/results"), Path(".cache/evidence")
+shutil.copytree(COMPILED / "results", RESULTS)
+shutil.copytree(COMPILED / "evidence", EVIDENCE)
+newest = Path(sys.argv[sys.argv.index("--only") + 1]).read_text().split()[0]
+[result] = RESULTS.glob(f"codegen-*/{newest[:8]}-*.json")
+if SCENE == "poisoned":
     # A commit that nobody planned, with numbers to somebody's liking.
-    write_asv(RESULTS, asv_document(COMMITS[2], table))
+    text = result.read_text().replace(newest, "beef" * 10)
+    result.with_name(result.name.replace(newest[:8], "beefbeef")).write_text(text)
+if SCENE == "failing":
+    result.unlink()
+    shutil.rmtree(next(EVIDENCE.glob(f"records/*/{newest}")))
+    failure = {"reason": "compiler error: no such header", "transient": False, "kind": "compiler error"}
+    (RESULTS / "failures.json").write_text(json.dumps({"cuda:90": {newest: failure}}))
+    sys.exit(1)
