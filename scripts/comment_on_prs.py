@@ -24,6 +24,7 @@ from pathlib import Path
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.github import PUBLIC_API, Account, GitHub
+from scripts.tracker.github_answers import ForbiddenError, MissingError
 from scripts.tracker.judge import judge
 from scripts.tracker.ledger import Kind, Ledger
 from scripts.tracker.measured import History, load_history
@@ -75,6 +76,8 @@ def main() -> int:
         return 0
     home = _need(os.environ, "GITHUB_REPOSITORY")
     hosts = _hosts(os.environ, mode, options.upstream)
+    if mode is Mode.PULL_REQUEST and Kind.COMMENT not in hosts:
+        mode = Mode.OWN_ISSUE
     ledger = Ledger(workspace.ledger)
     with ledger.locked():
         publisher = Publisher(hosts, ledger, lambda: datetime.datetime.now(datetime.UTC), time.sleep)
@@ -101,7 +104,8 @@ def _judge_all(workspace: Workspace) -> tuple[History, Judgement]:
 
 
 def _hosts(environment: Mapping[str, str], mode: Mode, upstream: str) -> dict[Kind, GitHub]:
-    """Who speaks where. Raises TrackerError naming what the environment lacks."""
+    """Who speaks where; nobody upstream, if it does not have the App any more. Raises TrackerError naming
+    what the environment lacks."""
     url = environment.get("GITHUB_API_URL", PUBLIC_API)
     home = Account(_need(environment, "ATOMWATCH_HOME_LOGIN"), token=_need(environment, "GITHUB_TOKEN"))
     hosts = {Kind.ISSUE: GitHub(home, url)}
@@ -110,8 +114,12 @@ def _hosts(environment: Mapping[str, str], mode: Mode, upstream: str) -> dict[Ki
         app = "" if token else _need(environment, "ATOMWATCH_APP_ID")
         key = "" if token else _need(environment, "ATOMWATCH_APP_KEY")
         theirs = GitHub(Account(_need(environment, "ATOMWATCH_LOGIN"), token, app, key), url)
-        theirs.enter(upstream)
-        hosts[Kind.COMMENT] = theirs
+        try:
+            theirs.enter(upstream)
+            hosts[Kind.COMMENT] = theirs
+        except (MissingError, ForbiddenError) as error:
+            # To take the App away, or to suspend it, is how Triton says no.
+            print(f"no pull request is told, the App is not installed: {error}", file=sys.stderr)
     return hosts
 
 

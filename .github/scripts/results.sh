@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The branch `results` and the files between jobs. Run from the checkout's root.
 #
-#   results.sh take URL        fetch the branch into .results, and lay its files where the tracker looks;
-#                              by hand too, in a fresh checkout: what the workflow measured is then here
+#   results.sh take [URL]      fetch the branch into .results, and lay its files where the tracker looks. By hand
+#                              too: what the workflows measured is then here. URL: else the checkout's origin
 #   results.sh pack            what this machine measured, into handed-in/
 #   results.sh answers FOLDER  checked answers of scripts.confirm, beside the results
 #   results.sh save URL        commit and push what the tracker has; TOKEN is in the environment
@@ -10,7 +10,7 @@
 # ATOMWATCH_RESULTS_URL in the environment: another repository than ours for the branch.
 set -euo pipefail
 
-url=${ATOMWATCH_RESULTS_URL:-${2:-}}
+url=${ATOMWATCH_RESULTS_URL:-${2:-$(git remote get-url origin 2>/dev/null || true)}}
 # Commits of main; files of sessions, so that a kernel that was timed once is not timed again.
 results=.asv/commits/results
 evidence=.cache/evidence

@@ -20,13 +20,12 @@ from scripts.tracker.measured import History
 from scripts.tracker.model import CodegenMeasurement, Confirmation, Decision, Finding, Stage, Verdict
 from scripts.tracker.posts import Judged, Post, TakenBack, Text, Trouble, marker, name_of
 from scripts.tracker.recovery import Measured
+from scripts.tracker.reproduce import UPSTREAM, commands, commit_links
 from scripts.tracker.standing import Standing, State, group_key
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_COMMENT_CHARACTERS = 60_000  # GitHub's limit is 65,536
 _MAX_TITLE_CHARACTERS = 200
-# A plain link or "#1" would show in their timeline; this address of GitHub's own leads there and does not.
-_PULL = "https://redirect.github.com/triton-lang/triton/pull/"
 _MOST_ANSWERS = 5
 _MOST_CLOSING = "\n```\n\n</details>"
 _NOT_CHECKED = Standing(State.SUSPECTED)
@@ -48,7 +47,7 @@ def block(text: str) -> str:
 
 def pull_link(number: int) -> str:
     """A pull request of Triton's, without a trace in its timeline."""
-    return f"[{int(number)}]({_PULL}{int(number)})"
+    return f"[{int(number)}]({UPSTREAM}/pull/{int(number)})"
 
 
 def render_all(
@@ -130,9 +129,11 @@ class Renderer:
             "code_changes": _of_group(group, _code_changes),
             "chart": chart_of(group, self._measured),
             "answers": [_answer_words(a) for a in standing.answers[:_MOST_ANSWERS]],
-            "worst": (worst_of(group) or group.findings[0]).id,
+            "links": commit_links(group),
+            "reproduce": commands(group, (worst_of(group) or group.findings[0]).id),
             "least": f"{least:.1%}",
             "timed_on": self._history.timed_on() if timed else [],
+            "limits": _limits(self._history) if timed else "",
             "words": VERDICT_WORDS | {group.verdict: _words(group.verdict, standing)},
             "paths": [path for subject in subjects for path in _paths(group, subject, self._history)],
             "inexact": sorted(
@@ -262,6 +263,15 @@ def _measurement(
 
 def _path_words(counts: dict[str, int]) -> str:
     return "; ".join(f"{n} x {name}" for name, n in sorted(counts.items())) or "nothing"
+
+
+def _limits(history: History) -> str:
+    """What held the clocks: the power limit, and a lock where the machine's file names one."""
+    machines = [history.machines.get(name, {}) for name in sorted({t.machine for t in history.timings})]
+    watts = sorted({str(facts["power_limit_w"]) for facts in machines if "power_limit_w" in facts})
+    clocks = sorted({str(facts["clocks"]) for facts in machines if "clocks" in facts})
+    words = [f"power limit {', '.join(watts)} W"] if watts else []
+    return "; ".join([*words, f"clocks {', '.join(clocks) if clocks else 'not locked by atomwatch'}"])
 
 
 def _limit(markdown: str, footer: str = "") -> str:

@@ -6,6 +6,8 @@ import datetime
 from dataclasses import dataclass, field, replace
 
 from builders import COMMITS, HD64, NARROWER, NEW, OLD, VERSION, finding, history
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from scripts.tracker.addressees import Addressees
 from scripts.tracker.comment import Renderer
@@ -159,3 +161,14 @@ def publisher(double: GitHubDouble, ledger: Ledger, clock: Clock) -> Publisher:
     accounts = {Kind.COMMENT: Account(BOT, "app"), Kind.ISSUE: Account(HOME_BOT, "home")}
     hosts = {kind: GitHub(account, double.url, clock, clock.sleep) for kind, account in accounts.items()}
     return Publisher(hosts, ledger, clock.now, clock.sleep)
+
+
+def key_pair() -> tuple[str, str]:
+    """An App's: private and public, as PEM."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    encoding = serialization.Encoding.PEM
+    private = key.private_bytes(
+        encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    public = key.public_key().public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return private, public.decode()

@@ -17,7 +17,7 @@ from builders import (
     write_asv,
     write_lists,
 )
-from github_builders import BOT, HOME_BOT, LIKELY, OURS, THEIRS, Clock, answer, publisher, timed
+from github_builders import BOT, HOME_BOT, LIKELY, OURS, THEIRS, Clock, answer, key_pair, publisher, timed
 
 from scripts import comment_on_prs
 from scripts.comment_on_prs import main
@@ -32,8 +32,8 @@ from scripts.tracker.posts import Mode
 from scripts.tracker.publish import Publisher
 from scripts.tracker.saying import Said, judge_groups, say_all, say_trouble
 from scripts.tracker.steps import Judgement
-from scripts.tracker.workspace import Workspace
-from tests.github_double.server import GitHubDouble
+from scripts.tracker.workspace import CommitsWorkspace, Workspace
+from tests.github_double.server import Fault, GitHubDouble
 
 PR = 4971
 SURE = replace(timed(suspects=(LIKELY,)), codegen_changes=(NARROWER,))
@@ -207,6 +207,50 @@ def test_own_issue_end_to_end(
     with pytest.raises(TrackerError):
         call(monkeypatch, "--mode", "own-issue")
     assert [issue["title"] for issue in double.issues[OURS].values()][1:] == ["atomwatch cannot judge"]
+
+
+def test_the_commits_of_main_are_another_history(
+    checkout: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(TrackerError, match="nothing is measured yet"):
+        call(monkeypatch, "--commits")
+    of_main = CommitsWorkspace(tmp_path)
+    write_results(of_main)
+    assert call(monkeypatch, "--commits") == 0
+    assert len(list((of_main.report / "comments").glob("*.md"))) == 1
+    assert not checkout.report.exists()
+
+
+@pytest.mark.parametrize("why", ["never installed", "suspended"])
+def test_an_app_that_was_taken_away_is_a_no_and_our_issue_has_it(
+    checkout: Workspace,
+    double: GitHubDouble,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    why: str,
+) -> None:
+    double.add_repository(OURS)
+    double.add_repository(THEIRS)
+    double.tokens["home"] = (HOME_BOT, {OURS})
+    private, public = key_pair()
+    double.app = (7, public)
+    if why == "suspended":
+        double.installations[THEIRS] = 3
+        fault = Fault("POST", "access_tokens", status=403, message="This installation has been suspended")
+        double.faults.append(fault)
+    for name, value in {
+        "GITHUB_REPOSITORY": OURS,
+        "GITHUB_TOKEN": "home",
+        "ATOMWATCH_HOME_LOGIN": HOME_BOT,
+        "ATOMWATCH_LOGIN": BOT,
+        "ATOMWATCH_APP_ID": "7",
+        "ATOMWATCH_APP_KEY": private,
+        "GITHUB_API_URL": double.url,
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert call(monkeypatch, "--mode", "pull-request") == 0
+    assert "no pull request is told, the App is not installed" in capsys.readouterr().err
+    assert len(double.issues[OURS]) == 1
 
 
 def test_what_is_expected_is_no_finding(checkout: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from github_builders import key_pair
 from openapi_core import OpenAPI
 
 from scripts.tracker.github import Account, GitHub
@@ -245,16 +244,6 @@ def test_an_answer_that_is_none_is_an_error(
     with pytest.raises(GitHubError, match=r"no JSON|not the answer"):
         host.thread(THEIRS, 7)
     double.exchanges.clear()
-
-
-def key_pair() -> tuple[str, str]:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    encoding = serialization.Encoding.PEM
-    private = key.private_bytes(
-        encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    public = key.public_key().public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return private, public.decode()
 
 
 def test_an_app_logs_in_as_its_installation(double: GitHubDouble, clock: Clock) -> None:

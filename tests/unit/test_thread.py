@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +21,7 @@ from scripts.tracker.measured import History
 from scripts.tracker.model import Commit, Decision, Finding, Suspect, Verdict
 from scripts.tracker.posts import Judged, Post, TakenBack, Trouble, marker
 from scripts.tracker.recovery import Measured
+from scripts.tracker.reproduce import commands, commit_links
 from scripts.tracker.standing import Standing, State
 
 SLOW = [1e-3, 1.4e-3, 1.39e-3, 1.41e-3]
@@ -47,6 +50,7 @@ def text(*parts: Judged | TakenBack | Trouble, past: History | None = None) -> s
     return renderer(past or times(SLOW)).thread(thread(*parts)).body
 
 
+OF_MAIN = [Commit(commit.commit, commit.commit[:10]) for commit in (OLD, NEW)]
 SURE = replace(timed(suspects=(replace(LIKELY, pr=4971),)), codegen_changes=(NARROWER,))
 SITUATIONS: dict[str, tuple[Judged | TakenBack | Trouble, ...]] = {
     "confirmed": (said_of(SURE),),
@@ -58,6 +62,7 @@ SITUATIONS: dict[str, tuple[Judged | TakenBack | Trouble, ...]] = {
         said_of(SURE),
         TakenBack(judged(group=group_of(timed(reference="store"))).told, "expected: decided in the meeting"),
     ),
+    "of-main": (said_of(replace(SURE, before=OF_MAIN[0], after=OF_MAIN[1])),),
     "analysis-failed": (Trouble(".asv/results/x.json: damaged `by` @someone; delete it"),),
     "works-again": (Trouble(""),),
 }
@@ -78,7 +83,22 @@ def test_no_mention_and_no_link_that_leaves_a_trace(situation: str) -> None:
     links = [t.attrGet("href") for t in tokens(body) if t.type == "link_open"]
     headings = {t.tag for t in tokens(body) if t.type == "heading_open"}
     assert headings == {"h3"}  # a line of dashes under a text would make it one
-    assert all(str(link).startswith("https://redirect.github.com/triton-lang/triton/pull/") for link in links)
+    theirs = r"https://redirect\.github\.com/triton-lang/triton/(pull/\d+|(commit|compare)/[0-9a-f.]+)"
+    assert all(re.fullmatch(theirs, str(link)) for link in links)
+
+
+def test_a_finding_of_main_is_seen_again_by_its_hashes() -> None:
+    """The commands are of a checkout, and a shell reads them as they stand."""
+    group = group_of(timed(before=OF_MAIN[0], after=OF_MAIN[1]))
+    made = commands(group, "0123456789ab")
+    assert f"--only <(echo {OLD.commit} {NEW.commit})" in made.code
+    assert made.time.endswith("scripts.confirm --commits 0123456789ab")
+    for command in (made.code, made.time):
+        assert subprocess.run(["bash", "-n", "-c", command], check=False).returncode == 0
+    releases = commands(group_of(timed()), "0123456789ab")
+    assert releases.code == 'make track RELEASES="3.1.0 3.2.0"'
+    odd = Commit("f" * 40, "f" * 9 + "`")
+    assert commit_links(group_of(timed(before=odd, after=OF_MAIN[1]))) == ""
 
 
 def test_the_marker_is_the_first_line_and_survives_a_cut() -> None:

@@ -109,13 +109,15 @@ def test_the_next_run_measures_nothing_and_tells_the_pull_request_once(healthy: 
     names, commits = chain.saved(), chain.commits
     double.add_pull(TRITON, 6149, commits[1], SUBJECTS[1])
     double.tokens["app-token-of-the-test"] = (BOT, {TRITON})
-    for _ in range(2):
-        done = chain.act("healthy", "pull-request")
+    # Then Triton takes the App away: what was said stands, and the rest goes on.
+    for scene in ("healthy", "uninstalled"):
+        done = chain.act(scene, "pull-request")
         assert done.returncode == 0, said(done)
         assert "compile" not in ran(done)
         assert len(double.issues[OURS]) == 1
         [body] = double.bodies(TRITON, 6149, BOT)
         assert "alone takes 27.9% more time" in body
+        assert ("no pull request is told" in done.stdout) == (scene == "uninstalled")
     ledger = [name for name in chain.saved() if name not in names]
     assert len(ledger) == 1
     assert ledger[0].startswith("results/ledger/")
