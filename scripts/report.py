@@ -1,31 +1,54 @@
-"""Write the HTML page of everything measured."""
+"""Write the report, a static site, into .asv/report.
+
+    .venv/bin/python -m scripts.report             # of the releases
+    .venv/bin/python -m scripts.report --commits   # of the commits of main, into .asv/commits/report
+
+To be opened from disk or put on any web server; it needs no network.
+
+Exit status: 0 written, 2 written but a file could not be read (the page says which), or not written.
+"""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from plotly.offline import get_plotlyjs
 
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
-from scripts.tracker.report import render_html
+from scripts.tracker.site import SITE, render_site
+from scripts.tracker.site_folder import replace_site
+from scripts.tracker.site_sources import read_sources
 from scripts.tracker.steps import Judgement
-from scripts.tracker.store import atomic_write
 from scripts.tracker.workspace import Workspace, workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def write_report(workspace: Workspace, judgement: Judgement, history: History) -> Path:
-    """Write the page; returns its path."""
-    page = workspace.report / "index.html"
-    atomic_write(page, render_html(judgement, history).encode())
-    return page
+    """Write the site; returns the path of its first page."""
+    sources = read_sources(workspace, history)
+    replace_site(workspace.report, itertools.chain(_assets(), render_site(judgement, history, sources)))
+    return workspace.report / "index.html"
+
+
+def _assets() -> Iterator[tuple[str, str]]:
+    for name in ("site.js", "site.css"):
+        yield f"assets/{name}", (SITE / name).read_text()
+    yield "assets/plotly.min.js", get_plotlyjs()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.report", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")
     workspace = workspace_of(ROOT, parser.parse_args().commits)
     history = load_history(workspace)

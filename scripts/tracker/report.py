@@ -1,25 +1,20 @@
-"""A judgement for people and for programs: a table on the terminal, JSON, one HTML page."""
+"""A judgement for people and for programs: a table on the terminal, and JSON."""
 
 from __future__ import annotations
 
 import json
-import statistics
 from dataclasses import asdict
-from typing import Any
 
-import jinja2
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from scripts.tracker.attribution_report import suspects_in_short
-from scripts.tracker.comment import TEMPLATES
 from scripts.tracker.errors import printable
-from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
+from scripts.tracker.groups import VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.measured import History
-from scripts.tracker.model import Case, MeasurementStatus, Verdict
-from scripts.tracker.policy import read_policy
+from scripts.tracker.model import MeasurementStatus, Verdict
 from scripts.tracker.steps import Judgement
 
 # 1: first version.
@@ -100,85 +95,3 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
         console.print(f"  note: {note}", highlight=False, markup=False)
     for problem in history.problems:
         console.print(f"error: {printable(str(problem))}", highlight=False, markup=False, style="red")
-
-
-def render_html(judgement: Judgement, history: History) -> str:
-    """One self-contained page: findings, then every metric of every variant over the commits."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined
-    )
-    environment.filters["number"] = _number
-    groups = group_findings(judgement.findings)[::-1]  # newest first among the equally severe
-    groups.sort(key=lambda group: SEVERITY.index(group.verdict))
-    return environment.get_template("report.html").render(
-        groups=groups,
-        words=VERDICT_WORDS,
-        counts=sorted(judgement.counts.items()),
-        series=_series(history),
-        times=_times(history),
-        timed_on=history.timed_on(),
-        facts=history.variants,
-        failures=[
-            (target, history.label(commit), failure.reason)
-            for target, failures in history.failures.items()
-            for commit, failure in failures.items()
-        ],
-        problems=[*map(str, history.problems), *history.notes, *judgement.notes],
-    )
-
-
-def _series(history: History) -> list[dict[str, Any]]:
-    """For each target and case: a table a variant, metrics down, commits across."""
-    keys: list[tuple[str, Case]] = sorted({(m.target, m.case) for m in history.measurements})
-    by_cell = {(m.target, m.case, m.variant, m.commit): m for m in history.measurements}
-    tables: list[dict[str, Any]] = []
-    for target, case in keys:
-        commits = [
-            c
-            for c in history.commits
-            if any((target, case, v, c.commit) in by_cell for v in history.variants)
-        ]
-        # What is judged first, in order of weight.
-        judged = [rule.metric for rule in read_policy().codegen.rule]
-        names = dict.fromkeys(name for m in history.measurements for name in m.metrics)
-        metrics = [name for name in judged if name in names] + [n for n in names if n not in judged]
-        variants = []
-        for variant in history.variants:
-            cells = [by_cell.get((target, case, variant, c.commit)) for c in commits]
-            rows = [(name, _cells([m.metrics.get(name) if m else None for m in cells])) for name in metrics]
-            status = [m.status.value if m else "not measured" for m in cells]
-            variants.append({"name": variant, "status": status, "rows": rows})
-        tables.append({"target": target, "case": str(case), "commits": commits, "variants": variants})
-    return tables
-
-
-def _times(history: History) -> list[dict[str, Any]]:
-    """For each timed case: TFLOP/s of the kernel alone, variants down, commits across."""
-    tables: list[dict[str, Any]] = []
-    medians = {
-        (t.case, t.variant, t.commit): statistics.median(t.samples_s) for t in history.timings if t.samples_s
-    }
-    for case in sorted({t.case for t in history.timings}, key=lambda c: (c.head_dim, c.n_ctx or 0)):
-        commits = [c for c in history.commits if any(k[0] == case and k[2] == c.commit for k in medians)]
-        flops = history.flops.get((case.n_ctx or 0, case.head_dim, case.causal))
-        rows = []
-        for variant in history.variants:
-            times = [medians.get((case, variant, c.commit)) for c in commits]
-            rows.append((variant, [flops / t / 1e12 if t and flops else None for t in times]))
-        tables.append({"case": str(case), "commits": commits, "rows": rows})
-    return tables
-
-
-def _cells(values: list[float | None]) -> list[tuple[str, bool]]:
-    """(text, differs from the last known value)."""
-    cells, last = [], None
-    for value in values:
-        cells.append((_number(value), last is not None and value is not None and value != last))
-        last = value if value is not None else last
-    return cells
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "n/a"
-    return f"{value:.0f}" if value == int(value) else f"{value:.4g}"

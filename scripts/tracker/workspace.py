@@ -73,6 +73,11 @@ class Workspace:
         """Measured history that is shipped with the project."""
         return self.root / "benchmarks" / "recorded"
 
+    @property
+    def recorded_sessions(self) -> Path:
+        """Files of the sessions behind the recorded history, with telemetry."""
+        return self.root / "benchmarks" / "recorded_sessions"
+
 
 class CommitsWorkspace(Workspace):
     """The same checkout, for commits of main: results of their own, because releases are a history of their

@@ -12,6 +12,7 @@ from builders import FINDINGS, NARROWER, asv_document, finding, history, write_a
 from history_builders import LOWERING, Repository, commit, landed, line, write_history
 from markdown_it import MarkdownIt
 from rich.console import Console
+from site_builders import site
 
 import scripts.attribute
 from scripts.tracker.attribute import NO_HISTORY
@@ -25,8 +26,6 @@ from scripts.tracker.history import FileHistory, LandedCommit, read_history_file
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.model import Commit, Stage, Suspect, Verdict
-from scripts.tracker.report import render_html
-from scripts.tracker.steps import Judgement
 from scripts.tracker.workspace import Workspace
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -197,7 +196,7 @@ def test_a_comment_without_suspects_says_why() -> None:
 
 
 def test_the_page_escapes_subjects() -> None:
-    page = render_html(Judgement([NAMED]), history())
+    page = site([NAMED])["findings/3.1.0_3.2.0_atomic_add_cuda-90.html"]
     assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
     assert "one of 3 commits" in page

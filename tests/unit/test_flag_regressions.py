@@ -184,7 +184,17 @@ def test_the_page_is_written(
     become_narrower(workspace)
     status, page, _ = run(report, capsys, monkeypatch)
     assert status == 0
-    assert "Likely regression" in Path(page.strip()).read_text()
+    assert "likely regression since" in Path(page.strip()).read_text()
+    comment = workspace.report / "comments" / "of-comment_on_prs.md"
+    comment.parent.mkdir()
+    comment.write_text("kept")
+    stray = workspace.report / "findings" / "of-an-earlier-run.html"
+    stray.write_text("old")
+    run(report, capsys, monkeypatch)
+    assert not stray.exists()
+    assert comment.read_text() == "kept"
+    assert (workspace.report / "assets" / "plotly.min.js").stat().st_size > 1_000_000
+    assert [path.name for path in workspace.report.parent.iterdir() if "report" in path.name] == ["report"]
 
 
 def test_the_evidence_is_verified(
