@@ -162,27 +162,33 @@ def _renumbered(stage: Stage, lines: list[str]) -> list[str]:
 
 
 def code_path(stage: Stage, lines: list[str], whole_kernel_is_dq: bool) -> list[str]:
-    """dQ's path in order: what writes dQ, the fences and cache control for it, and what stands between the
-    matrix product and the write (the layout conversion through shared memory).
+    """dQ's path in order, by the names of its instructions; see `code_path_places`."""
+    return list(code_path_places(stage, lines, whole_kernel_is_dq).values())
+
+
+def code_path_places(stage: Stage, lines: list[str], whole_kernel_is_dq: bool) -> dict[int, str]:
+    """dQ's path as {line: name of its instruction}, in order: what writes dQ, the fences and cache control
+    for it, and what stands between the matrix product and the write (the layout conversion through shared
+    memory).
 
     dQ is written in a loop, dK and dV after it; with ``whole_kernel_is_dq`` every write is dQ's.
     """
     names = {n: name for n, line in enumerate(lines) if (name := _name(stage, line))}
     kinds = {n: kind for n, name in names.items() if (kind := _kind(name))}
     written = _dq_writes(kinds, _loops(stage, lines), whole_kernel_is_dq)
-    path: list[str] = []
-    since_product: list[str] | None = None
+    path: list[int] = []
+    since_product: list[int] | None = None
     for number, kind in kinds.items():
         if kind == "matrix":
             since_product = []
         elif kind == "bulk_wait" and since_product is None:
             continue  # a descriptor is made with them too, before the loop
         elif kind in {"order", "bulk_wait"} or number in written:
-            path += [*(since_product or ()), names[number]]
+            path += [*(since_product or ()), number]
             since_product = None if since_product is None else []
         elif kind == "conversion" and since_product is not None:
-            since_product.append(names[number])
-    return path
+            since_product.append(number)
+    return {number: names[number] for number in path}
 
 
 @cache

@@ -1,13 +1,14 @@
-"""What the page of a finding shows beside its words: stages, confirmations and telemetry. Pure."""
+"""What the page of a finding shows beside its words: code, stages, confirmations and telemetry. Pure but for
+the texts that the reader reads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from scripts.tracker.code_sides import SideReader, StageSides
 from scripts.tracker.groups import CONFIRMED, FindingGroup, name_cases
-from scripts.tracker.measured import History
-from scripts.tracker.model import Case, Evidence, Stage
+from scripts.tracker.model import Case, CodegenMeasurement, Evidence, Kernel, Stage, TimingMeasurement
 from scripts.tracker.telemetry import TelemetryFiles
 
 
@@ -29,13 +30,10 @@ class StageTable:
     stages: tuple[tuple[str, tuple[Operation, ...]], ...]
 
 
-def stage_tables(group: FindingGroup, history: History) -> list[StageTable]:
-    """dQ's path before and after of whatever moved; equal ones of several cases once."""
-    records = {
-        (m.commit, m.variant, m.case): m.evidence
-        for m in history.measurements
-        if m.target == group.target and m.evidence is not None
-    }
+def stage_tables(group: FindingGroup, measurements: list[CodegenMeasurement]) -> list[StageTable]:
+    """dQ's path before and after of whatever moved; equal ones of several cases once. ``measurements``: of
+    the two commits."""
+    records = _records(group, measurements)
     found: dict[tuple[str, tuple[tuple[str, tuple[Operation, ...]], ...]], list[Case]] = {}
     for subject, case in sorted({(f.subject, replace(f.case, n_ctx=None)) for f in group.findings}):
         before, after = (records.get((c.commit, subject, case)) for c in (group.before, group.after))
@@ -45,9 +43,58 @@ def stage_tables(group: FindingGroup, history: History) -> list[StageTable]:
     return [StageTable(subject, name_cases(cases), stages) for (subject, stages), cases in found.items()]
 
 
+def _records(
+    group: FindingGroup, measurements: list[CodegenMeasurement]
+) -> dict[tuple[str, str, Case], Evidence]:
+    return {
+        (m.commit, m.variant, m.case): m.evidence
+        for m in measurements
+        if m.target == group.target and m.evidence is not None
+    }
+
+
 def _operations(before: Evidence, after: Evidence, stage: Stage) -> tuple[Operation, ...]:
     old, new = before.dq_path(stage), after.dq_path(stage)
     return tuple(Operation(name, old.get(name, 0), new.get(name, 0)) for name in dict.fromkeys([*old, *new]))
+
+
+# Those that people read; the others are shown where dQ's path first differs in them.
+_SHOWN = (Stage.TTGIR, Stage.PTX, Stage.SASS)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSides:
+    """Code before and after of one kernel. ``kernel``: its role, `two_pass` has two."""
+
+    variant: str
+    kernel: str
+    case: Case
+    stages: tuple[StageSides, ...]
+
+
+def code_sides(
+    group: FindingGroup, measurements: list[CodegenMeasurement], reader: SideReader
+) -> list[CodeSides]:
+    """Of whatever moved, in every case of the group: the kernel that writes dQ."""
+    records = _records(group, measurements)
+    wanted = {(f.subject, replace(f.case, n_ctx=None)): f.first_changed_stage for f in group.findings}
+    found = []
+    for (subject, case), first in sorted(wanted.items()):
+        before, after = (records.get((c.commit, subject, case)) for c in (group.before, group.after))
+        kernels = _dq_kernels(before, after) if before and after else None
+        if kernels is None:
+            continue
+        stages = [s for s in Stage if s in _SHOWN or s is first]
+        sides = tuple(reader.sides(stage, *kernels) for stage in stages)
+        found.append(CodeSides(subject, kernels[0].role, case, sides))
+    return found
+
+
+def _dq_kernels(before: Evidence, after: Evidence) -> tuple[Kernel, Kernel] | None:
+    """The last of a variant's kernels writes dQ: of `two_pass` the second one."""
+    old, new = ({k.role: k for k in side.kernels} for side in (before, after))
+    shared = [role for role in old if role in new]
+    return (old[shared[-1]], new[shared[-1]]) if shared else None
 
 
 def confirmation_bars(group: FindingGroup) -> list[dict[str, object]]:
@@ -74,19 +121,14 @@ def confirmation_bars(group: FindingGroup) -> list[dict[str, object]]:
     return bars
 
 
-def session_of(group: FindingGroup, history: History) -> list[tuple[str, Case]]:
+def session_of(group: FindingGroup, timings: list[TimingMeasurement]) -> list[tuple[str, Case]]:
     """The sessions in which the finding's worst timed case was taken, at its two ends."""
     timed = [f for f in group.findings if f.change is not None]
     if not timed:
         return []
     worst = max(timed, key=lambda f: abs(f.change or 0.0))
-    ends = {group.before.commit, group.after.commit}
     wanted = {worst.candidate, worst.reference}
-    found = {
-        t.session
-        for t in history.timings
-        if t.commit in ends and t.case == worst.case and t.variant in wanted
-    }
+    found = {t.session for t in timings if t.case == worst.case and t.variant in wanted}
     return [(session, worst.case) for session in sorted(found)]
 
 

@@ -50,6 +50,7 @@ _PATH_ENDS = ("scf.", "tt.load", "ttg.async", "ttng.init", "tt.make_tensor_desc"
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
+    line: int
     name: str
     results: tuple[str, ...]
     operands: tuple[str, ...]
@@ -149,12 +150,13 @@ def _canonical_layout(layout: str) -> str:
 
 def _operations(lines: list[str]) -> list[_Operation]:
     found = []
-    for line in lines:
+    for number, line in enumerate(lines):
         match = _OPERATION.match(line)
         if match is not None:
             results = tuple(_VALUE.findall(match["results"] or ""))
             operands = tuple(_VALUE.findall(match["rest"]))
-            found.append(_Operation(match["name"], results, operands, f"{match['name']}{match['rest']}"))
+            text = f"{match['name']}{match['rest']}"
+            found.append(_Operation(number, match["name"], results, operands, text))
     return found
 
 
@@ -190,6 +192,15 @@ def attribute_names(lines: list[str]) -> frozenset[str]:
 
 def ir_path(lines: list[str]) -> list[PathOperation]:
     """dQ's path in order: each operation from the matrix product to the write, with types and layouts."""
+    return [_path_operation(operation) for operation in _path(lines)]
+
+
+def ir_path_places(lines: list[str]) -> dict[int, str]:
+    """The same as {line: operation}, without attributes."""
+    return {operation.line: _path_operation(operation).spell(frozenset()) for operation in _path(lines)}
+
+
+def _path(lines: list[str]) -> list[_Operation]:
     operations = _operations(lines)
     on_path: set[int] = set()
     pending: list[tuple[str, int]] = []
@@ -213,7 +224,7 @@ def ir_path(lines: list[str]) -> list[PathOperation]:
             pending += [(operand, source) for operand in operation.operands]
     if any(operations[index].name == "ttng.async_tma_reduce" for index in on_path):
         on_path.update(i for i, other in enumerate(operations) if other.name == "ttng.async_tma_store_wait")
-    return [_path_operation(operations[index]) for index in sorted(on_path)]
+    return [operations[index] for index in sorted(on_path)]
 
 
 def _written(operations: list[_Operation], index: int, on_path: set[int]) -> list[str]:

@@ -16,12 +16,10 @@ from scripts.tracker.groups import VERDICT_WORDS, FindingGroup
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, Commit, TimingMeasurement
 from scripts.tracker.plot_lines import Line, epochs_of
+from scripts.tracker.site_context import NEWEST, Site
 from scripts.tracker.site_paths import finding_page, is_release
 from scripts.tracker.site_sources import Sources
 from scripts.tracker.tflops import rows_of
-
-# What a page of a case lists as a table and a selector offers; all is in the results.
-NEWEST = 30
 
 
 def case_data(
@@ -96,14 +94,17 @@ def _value_at(lines: list[Line], candidate: str, at: int | None) -> float | None
     return None
 
 
-def backward_data(sources: Sources, history: History, named: list[Commit]) -> dict[str, object]:
-    """The table of issue 4717 for any two commits. Offered: those with a page, and the newest."""
+def backward_data(site: Site) -> dict[str, object]:
+    """The table of issue 4717 for any two commits. Offered: releases, ends of findings, and the newest."""
+    sources, history = site.sources, site.history
     timed = {key[0] for key in sources.backward}
+    named = {c.commit for c in site.named}
     ordered = [c for c in history.commits if c.commit in timed]
-    offered = [c for c in ordered if c in named or c in ordered[-NEWEST:]]
-    issue = sources.issue
+    newest = {c.commit for c in ordered[-NEWEST:]}
+    offered = [c for c in ordered if c.commit in named or c.commit in newest]
     head_dims = sorted({key[3] for key in sources.backward})
     lengths = sorted({key[2] for key in sources.backward})
+    issue = sources.issue
     return {
         "issue": {"head_dim": issue.head_dim, "n_ctx": issue.n_ctx, "tflops": issue.tflops},
         "device": issue.device,

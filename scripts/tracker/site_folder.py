@@ -35,13 +35,10 @@ def replace_site(report: Path, files: Iterable[tuple[str, str]]) -> None:
 
 
 def _exchange(report: Path, staging: Path) -> None:
-    """Two renames, and the first is undone if the second fails. ``staging`` holds the earlier site then."""
+    """Two renames, and the first is undone if the second fails."""
     if not report.exists():
         staging.rename(report)
         return
-    for name in _NOT_OURS:
-        if (report / name).exists():
-            (report / name).rename(staging / name)
     earlier = staging.with_name(f"{staging.name}-earlier")
     report.rename(earlier)
     try:
@@ -49,6 +46,9 @@ def _exchange(report: Path, staging: Path) -> None:
     except BaseException:
         earlier.rename(report)
         raise
+    for name in _NOT_OURS:
+        if (earlier / name).exists():
+            (earlier / name).rename(report / name)
     shutil.rmtree(earlier, ignore_errors=True)
 
 

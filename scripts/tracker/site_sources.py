@@ -10,8 +10,10 @@ import msgspec
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.following import NOT_APPLICABLE_FILE
+from scripts.tracker.history import LandedCommit
 from scripts.tracker.measured import History
 from scripts.tracker.results import CommitResults, read_results
+from scripts.tracker.site_paths import is_release
 from scripts.tracker.store import read_regular
 from scripts.tracker.telemetry import TelemetryFiles, read_telemetry
 from scripts.tracker.tflops import Issue, medians_s, read_issue
@@ -23,12 +25,14 @@ from scripts.tracker.workspace import Workspace
 class Sources:
     """``backward``: medians in seconds of the whole backward by (commit, variant, n_ctx, head_dim), see
     `tflops.medians_s`. ``not_applicable``: commits of main that cannot change code for the target, with the
-    areas that they touch. ``text``: a stage's text by its digest, None where the store cannot give it."""
+    areas that they touch. ``landed``: commits of main as Triton's history tells them. ``text``: a stage's
+    text by its digest, None where the store cannot give it."""
 
     issue: Issue
     backward: dict[tuple[str, str, int, int], float] = field(default_factory=dict)
     telemetry: TelemetryFiles = field(default_factory=dict)
     not_applicable: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    landed: dict[str, LandedCommit] = field(default_factory=dict)
     text: Callable[[str], str | None] = lambda digest: None
 
 
@@ -45,6 +49,7 @@ def read_sources(workspace: Workspace, history: History) -> Sources:
         backward=_backward(workspace, history),
         telemetry=telemetry,
         not_applicable=_not_applicable(workspace, history),
+        landed=_landed(history),
         text=lambda digest: _text(digest, history),
     )
 
@@ -81,6 +86,17 @@ def _not_applicable(workspace: Workspace, history: History) -> dict[str, tuple[s
         history.problems.append(TrackerError(f"{path}: not readable ({error}); run make follow again"))
         return {}
     return {commit: entry.areas for commit, entry in found.items()}
+
+
+def _landed(history: History) -> dict[str, LandedCommit]:
+    """Of a history of main; a release is none of its commits."""
+    if history.triton is None or all(is_release(c) for c in history.commits):
+        return {}
+    try:
+        return {landed.sha: landed for landed in history.triton.main_line()}
+    except TrackerError as error:
+        history.problems.append(error)
+        return {}
 
 
 def _text(digest: str, history: History) -> str | None:

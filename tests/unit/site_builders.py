@@ -2,18 +2,22 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from builders import COMMITS, FACTS, HD64, NARROWER, NEW, OLD, TARGET, VERSION, finding, history, measured
 
 from scripts.tracker.errors import TrackerError
+from scripts.tracker.history import LandedCommit
 from scripts.tracker.measured import History
 from scripts.tracker.model import (
     Commit,
     Confirmation,
     Decision,
     Effect,
+    Evidence,
     Finding,
+    Kernel,
     Leg,
     MeasurementStatus,
     Role,
@@ -79,11 +83,12 @@ def site(
     findings: list[Finding],
     past: History | None = None,
     seen: TelemetryFiles | None = None,
+    expected: list[tuple[Finding, str]] | None = None,
     **sources: Any,
 ) -> dict[str, str]:
     backward = {(OLD.commit, "atomic_add", 2048, 64): 0.01, (NEW.commit, "store", 2048, 64): 0.02}
     found = Sources(ISSUE, backward, seen or {}, **sources)
-    judgement = Judgement(findings, Counter({"pairs compared": 3}))
+    judgement = Judgement(findings, Counter({"pairs compared": 3}), expected=expected or [])
     return dict(render_site(judgement, past or timed_history(), found))
 
 
@@ -115,7 +120,23 @@ def hostile_site(text: str) -> dict[str, str]:
         confirmation=replace(answer, reason=text, gpu=text, driver=text),
     )
     seen = {(START_MS, TIMED): replace(telemetry()[START_MS, TIMED], file=text)}
-    return site([found], past, seen)
+    expected = [(replace(found, id="another"), text)]
+    landed = {NEW.commit: LandedCommit(NEW.commit, (), datetime.now(UTC), text, ())}
+    areas = {"d" * 40: (text,), text: (text,)}
+    records = [measured(c, "atomic_add", found=_record(c, text)) for c in past.commits[:2]]
+    past.measurements = [m for m in past.measurements if m.variant != "atomic_add"] + records
+    return site(
+        [found], past, seen, expected, landed=landed, not_applicable=areas, text=lambda _: _code(text)
+    )
+
+
+def _record(commit: Commit, text: str) -> Evidence:
+    kernel = Kernel(text, "code", {"ptx": {text: 1}}, {"ptx": f"{text}{commit.commit}"})
+    return Evidence(commit.commit, commit.label, VERSION, "atomic_add", "ok", text, (kernel,))
+
+
+def _code(text: str) -> str:
+    return f"red.global.add.f32 [%rd1], %f1, {text};"
 
 
 def long_history(length: int = 2000) -> History:

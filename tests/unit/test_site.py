@@ -1,20 +1,32 @@
 """The pages of the site: what is missing is said, nothing hostile gets out, every link leads somewhere."""
 
+import datetime
 import json
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from builders import COMMITS, FINDINGS, NEW, OLD, history, measured
-from site_builders import HOSTILE, hostile_site, long_history, site, slower, telemetry
+from builders import COMMITS, FINDINGS, NEW, OLD, TARGET, VERSION, history, measured
+from site_builders import HOSTILE, hostile_site, long_history, site, slower, telemetry, timed_history
 
-from scripts.tracker.model import Case, Commit, Finding
+from scripts.tracker.errors import TrackerError
+from scripts.tracker.history import LandedCommit
+from scripts.tracker.model import Case, Commit, Evidence, Finding, Kernel, Suspect
 from scripts.tracker.plot_lines import MOST_POINTS
+from scripts.tracker.results import BuildFailure
+from scripts.tracker.site_context import NEWEST
 from scripts.tracker.site_data import plot_text
 
+NAME = "3.1.0_3.2.0_atomic_add_cuda-90"
+SASS = (
+    "        /*0000*/                   MOV R1, R2 ;\n"
+    "        /*0010*/                   {} [R2.64], R4 ;\n"
+    "        /*0020*/                   EXIT ;\n"
+)
 ALL = [f for group in FINDINGS.values() for f in group]
 
 
@@ -39,6 +51,11 @@ class Page(HTMLParser):
         yield from (
             v for n, v in self.attributes if n in ("href", "src") and v and not v.startswith(("#", "data:"))
         )
+
+
+def code_record(commit: Commit, digest: str) -> Evidence:
+    kernel = Kernel("backward", "code", {}, {"sass": digest})
+    return Evidence(commit.commit, commit.label, VERSION, "atomic_add", "ok", None, (kernel,))
 
 
 def pages(files: dict[str, str]) -> dict[str, Page]:
@@ -76,6 +93,8 @@ def test_every_link_leads_to_a_file_of_the_site(findings: list[Finding]) -> None
     assets = {"assets/site.css", "assets/site.js", "assets/plotly.min.js"}
     for name, page in pages(files).items():
         for link in page.links():
+            if link.startswith("https://github.com/triton-lang/triton/"):
+                continue  # for people to follow
             assert "://" not in link, (name, link)
             target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link.split("#")[0]))
             assert target in files.keys() | assets, (name, link)
@@ -91,6 +110,96 @@ def test_the_overview_says_how_it_stands_since_when_and_what_is_missing() -> Non
     assert "3 pairs compared" in text
     assert "no wheel of triton==3.3.0" in text
     assert {"ok", "skipped", "failed"} <= set(Page(site([])[commit_page_of(NEW)]).text)
+
+
+def cards_of(html: str) -> str:
+    start = html.index('<div class="cards">')
+    return " ".join(" ".join(Page(html[start : html.index("</div>", start)]).text).split())
+
+
+def test_a_card_says_of_each_candidate_how_it_is_and_since_when() -> None:
+    bad = cards_of(site([slower(candidate_change=1.0)])["index.html"])
+    assert bad.startswith(
+        "atomic_add ▲ likely regression since 3.2.0 against inline_asm; its own time +100 %"
+    )
+    assert "confirmed in fresh GPU sessions now takes 2.00 to 2.00 times its references' time" in bad
+    good = cards_of(site([])["index.html"])
+    assert "✓ healthy: nothing open since 3.1.0, the first measured" in good
+    past = timed_history()
+    past.timings, past.measurements = [], []
+    assert cards_of(site([], past)["index.html"]) == "atomic_add not measured GPU time: not measured"
+
+
+def test_a_file_that_could_not_be_read_is_said_before_anything_else() -> None:
+    past = timed_history()
+    past.problems.append(TrackerError("results/x.json: not a whole asv result file; delete it"))
+    text = " ".join(" ".join(Page(site([], past)["index.html"]).text).split())
+    assert "Incomplete: 1 file could not be read" in text
+    assert text.index("results/x.json") < text.index("atomic_add")
+    assert "Incomplete" not in site([])["index.html"]
+
+
+def test_expected_changes_are_shown_with_their_reason_and_count_as_no_finding() -> None:
+    reason = "Triton gave up speed for a memory model that is right"
+    page = Page(site([], expected=[(slower(), reason)])["index.html"])
+    text = " ".join(" ".join(page.text).split())
+    assert f"3.1.0 → 3.2.0: likely regression against inline_asm. {reason}" in text
+    assert "Findings None." in text
+    assert "quiets nothing here" in site([])["index.html"]
+
+
+def test_the_list_of_commits_tells_every_way_to_lack_a_measurement_apart() -> None:
+    sha = "d" * 40
+    landed = {sha: LandedCommit(sha, (), datetime.datetime.now(datetime.UTC), "Fix a typo (#1)", ())}
+    past = timed_history()
+    past.failures[TARGET][COMMITS[2].commit] = BuildFailure("no network", True)
+    files = site([slower()], past, not_applicable={sha: ("documents",)}, landed=landed)
+    text = " ".join(" ".join(Page(files["commits.html"]).text).split())
+    assert "3.4.0 not measured not timed none" in text
+    assert "3.3.0 failed for cuda:90: no network; it is tried again not timed none" in text
+    assert "3.2.0 2 ok, 1 skipped, 1 failed 1 cases 1" in text
+    assert "Not applicable" in text
+    assert "dddddddddd (documents) Fix a typo (#1)" in text
+    assert "1 more cannot change this code and were not measured" in " ".join(files["index.html"].split())
+
+
+def test_only_what_is_a_commit_links_to_github() -> None:
+    past = timed_history()
+    past.commits[0] = Commit("javascript:alert(1)", "odd")
+    past.measurements.append(measured(past.commits[0], "atomic_add"))
+    [page] = [text for name, text in site([], past).items() if name.startswith("commits/odd")]
+    assert "javascript:alert(1)" not in [value for _, value in Page(page).attributes]
+    found = slower(attribution="one of two", suspects=(Suspect("e" * 40, 4971, 0.5, "why", "subject"),))
+    html = site([found])[f"findings/{NAME}.html"]
+    assert f'href="https://github.com/triton-lang/triton/commit/{"e" * 40}"' in html
+    assert 'href="https://github.com/triton-lang/triton/pull/4971"' in html
+
+
+def test_a_finding_page_shows_both_sides_of_the_code_with_dqs_path() -> None:
+    past = timed_history()
+    past.measurements = [
+        measured(c, "atomic_add", {"dq_writes": 1}, found=code_record(c, digest))
+        for c, digest in ((OLD, "old"), (NEW, "new"))
+    ]
+    files = site(
+        [slower()],
+        past,
+        text={"old": SASS.format("REDG.E.ADD.F32"), "new": SASS.format("ATOMG.E.ADD.F32")}.get,
+    )
+    html = files[f"findings/{NAME}.html"]
+    [row] = re.findall(r'<tr class="on differs">(.*?)</tr>', html)
+    cells = [Page(cell).text for cell in re.findall(r"<td.*?</td>", row)]
+    assert cells == [["≠ 2"], ["REDG.E.ADD.F32 [R2.64], R4"], ["≠ 2"], ["ATOMG.E.ADD.F32 [R2.64], R4"]]
+    text = " ".join(" ".join(Page(html).text).split())
+    assert "SASS : differs on dQ's path" in text
+    assert "PTX : the evidence store has no text of both sides." in text
+    assert "zstdcat .cache/evidence/objects/ol/old.zst # sass of 3.1.0" in text
+
+
+def test_without_records_there_is_no_code_and_that_is_said() -> None:
+    past = timed_history()
+    past.measurements = []
+    assert "there is no code to show" in site([slower()], past)[f"findings/{NAME}.html"]
 
 
 def commit_page_of(commit: Commit) -> str:
@@ -119,7 +228,7 @@ def test_findings_stand_worst_first() -> None:
 def test_a_finding_page_has_difference_confirmation_telemetry_and_commands() -> None:
     found = slower(excerpt="-REDG\n+ATOMG\n CCTL")
     files = site([found], seen=telemetry())
-    name = "3.1.0_3.2.0_atomic_add_cuda-90"
+    name = NAME
     html = files[f"findings/{name}.html"]
     assert (
         '<span class="cut">-REDG</span>\n<span class="add">+ATOMG</span>\n<span class="same"> CCTL</span>'
@@ -210,8 +319,10 @@ def test_a_long_history_is_thinned_and_says_so_and_its_spike_stays() -> None:
     text = " ".join(" ".join(Page(files["cases/hd64-causal-fp16-n2048.html"]).text).split())
     drawn = sum(len(line["at"]) for line in data["lines"])
     assert f"Drawn are {drawn} of 6000 points" in text
-    # Only releases and ends of findings have a page: nobody reads thousands.
-    assert not [name for name in files if name.startswith("commits/")]
+    # Every commit has a page and a line in the list; the overview lists the newest.
+    assert len([name for name in files if name.startswith("commits/")]) == 2000
+    assert files["commits.html"].count('<a href="commits/') == 2000
+    assert files["index.html"].count('<a href="commits/') == NEWEST
 
 
 def test_what_is_drawn_whole_is_not_called_thinned() -> None:

@@ -185,6 +185,11 @@
     for (const value of values) cell(row, typeof value === "number" ? value.toFixed(digits) : (value ?? "n/a"), "number");
   }
 
+  function percent(change) {
+    const whole = Math.round(change);
+    return whole === 0 ? "0 %" : `${whole > 0 ? "+" : ""}${whole} %`;
+  }
+
   function drawTflops() {
     const headDim = byId("head_dim").value, table = byId("tflops"), data = atomwatch;
     const label = Object.fromEntries(data.commits), chosen = [byId("first").value, byId("second").value];
@@ -202,7 +207,7 @@
       [...new Set(chosen)].forEach((commit, i) => tflopsRow(table, variant, label[commit], rows[i]));
       if (chosen[0] !== chosen[1]) {
         const change = data.n_ctx.map((_, i) => rows[0][i] === null || rows[1][i] === null ? null : 100 * (rows[1][i] / rows[0][i] - 1));
-        tflopsRow(table, variant, "change", change.map((c) => c === null ? null : `${c < 0 ? "" : "+"}${c.toFixed(0)} %`));
+        tflopsRow(table, variant, "change", change.map((c) => c === null ? null : percent(c)));
       }
     }
   }
