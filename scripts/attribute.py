@@ -1,5 +1,9 @@
-"""Name the commits of Triton that may have made each finding, ranked, with the reasons.
+"""Name the commits that may have made each finding, ranked.
 
+    python -m scripts.attribute --format json
+    python -m scripts.attribute --write-history FOLDER    # a clone of Triton
+
+Each with its score and the reasons.
 Exit status: 0 done, 2 could not judge (nothing measured, no history, or a file is damaged).
 """
 
@@ -14,6 +18,7 @@ from rich.console import Console
 from scripts.tracker.attribution_report import attribution_json, print_attribution
 from scripts.tracker.backtest import print_backtest, read_known_commits
 from scripts.tracker.clone import clone_at
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.commit_source import CLONE, HISTORY_FILE, find_history, open_history
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.history import FileHistory, history_file_bytes
@@ -48,7 +53,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.attribute", description=__doc__)
+    parser = command_parser("attribute", __doc__)
     parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument(
         "--history", type=Path, help=f"a clone of Triton or a history file; default: .cache/{CLONE}, else "

@@ -1,5 +1,11 @@
-"""Close a range of commits to the one that did it: by compiling, while a metric of the code decides; by fresh
-GPU sessions (`confirm`) for a finding of time alone, on a machine with a GPU.
+"""Close a range of commits to the one that did it.
+
+    python -m scripts.bisect_range --finding ID
+    python -m scripts.bisect_range --metric gpu_fences \\
+        --since 3.1.0 --until 3.9.0
+
+By compiling, while a metric of the code decides; by fresh GPU sessions (`confirm`) for a finding of time
+alone, on a machine with a GPU.
 
 Not named bisect.py: asv runs build_triton.py as a script, and Python would take that file for its own module.
 Exit status: 0 the culprit or the range is printed, 1 not reproduced, 2 cannot work.
@@ -25,6 +31,7 @@ from scripts.tracker.codegen_probe import (
     question_of,
     stored_measurement,
 )
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.commit_source import CLONE
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.harness import AsvHarness, build_deadline_s
@@ -84,7 +91,7 @@ def _scratch(workspace: Workspace) -> Iterator[Path]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.bisect_range", description=__doc__)
+    parser = command_parser("bisect_range", __doc__)
     parser.add_argument("--finding", help="its id, as flag_regressions --format json prints it")
     parser.add_argument("--commits", action="store_true", help="among commits of main, not releases")
     parser.add_argument("--variant", default="atomic_add")

@@ -1,13 +1,16 @@
-"""Give asv exactly one wheel of Triton for a commit, cheapest first, or fail with one clear reason.
+"""Give asv the one wheel of Triton for a commit.
 
-Tried in this order: a wheel that was built here before; the package index, if the commit is a release; wheels
-that somebody else built, if the user names some; a build from source. See scripts/builder/settings.py.
-Runs in the asv environment as `python -m scripts.build_triton`, so it is standard library only.
+    python -m scripts.build_triton --commit HASH --src CHECKOUT --out FOLDER
+
+Cheapest first, or it fails with one clear reason. Tried in this order: a wheel that was built here before;
+the package index, if the commit is a release; wheels that somebody else built, if the user names some; a
+build from source. See scripts/builder/settings.py. Runs in the asv environment: standard library only.
+
+Exit status: 0 the wheel is in FOLDER, 1 it is not (the reason is printed).
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -21,6 +24,7 @@ from scripts.builder.prebuilt import find_prebuilt
 from scripts.builder.settings import Settings, read_settings
 from scripts.builder.source import build_from_source
 from scripts.builder.wheelhouse import Wheelhouse
+from scripts.tracker.command_line import command_parser
 
 
 def get_wheel(commit: str, source: Path, out: Path, settings: Settings) -> Path:
@@ -70,7 +74,7 @@ def _obtain(commit: str, source: Path, scratch: Path, settings: Settings) -> Pat
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.build_triton", description=__doc__)
+    parser = command_parser("build_triton", __doc__)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--src", type=Path, required=True, help="checkout of the commit")
     parser.add_argument("--out", type=Path, required=True, help="folder that gets the one wheel")

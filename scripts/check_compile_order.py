@@ -1,11 +1,15 @@
-"""Measure, release by release, how often the order of compilation changes the machine code.
+"""Count how often the order of compilation changes the code.
 
-Makes a throw-away environment for each release and runs `python -m kernels.compile_order` in it.
+    python -m scripts.check_compile_order --releases "3.3.1"
+
+Release by release. Makes a throw-away environment for each release and runs `python -m kernels.compile_order`
+in it.
+
+Exit status: 0 done, 2 a release could not be tried.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,6 +20,7 @@ from typing import Any
 
 import json5
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.releases import choose_releases
 from scripts.tracker.workspace import Workspace
@@ -37,7 +42,7 @@ def measure_release(version: str, requirements: list[str]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.check_compile_order", description=__doc__)
+    parser = command_parser("check_compile_order", __doc__)
     parser.add_argument(
         "--releases", default="", help='like "3.3.1 3.4.0"; default: newest patch of each minor'
     )

@@ -1,19 +1,21 @@
-"""Check what another machine handed in, before anything of it is kept.
+"""Check what another machine handed in, before it is kept.
 
-    python -m scripts.check_incoming FOLDER --planned FILE...    # results and evidence of these commits
-    python -m scripts.check_incoming FOLDER --planned FILE... --known RESULTS    # or of measured ones
-    python -m scripts.check_incoming FOLDER --requests FOLDER    # answers of scripts.confirm
+    python -m scripts.check_incoming FOLDER --planned FILE...
+    python -m scripts.check_incoming FOLDER --planned FILE... --known RESULTS
+    python -m scripts.check_incoming FOLDER --requests FOLDER
 
-FILE: planned commits, a hash a line. A session times planned commits beside measured ones.
+Results, evidence and sessions of planned commits (FILE: a hash a line), or of those that RESULTS knows
+already: a session times planned commits beside known ones. With --requests answers of scripts.confirm.
+
 Exit status: 0 all is as asked for, 2 it is not (the reasons are printed).
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.incoming import Asked, check_incoming
 from scripts.tracker.results import read_results
@@ -22,11 +24,7 @@ _SHOWN = 50
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.check_incoming",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("check_incoming", __doc__)
     parser.add_argument("folder", type=Path, help="holds results/, evidence/, sessions/ or confirmations/")
     parser.add_argument("--planned", type=Path, nargs="*", default=[], metavar="FILE")
     parser.add_argument(

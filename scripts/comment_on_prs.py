@@ -1,8 +1,11 @@
-"""Say what was found: as files (dry run, the default), in issues of our own, or under pull requests too.
+"""Say what was found, as files, issues or comments.
 
-    .venv/bin/python -m scripts.comment_on_prs                        # writes Markdown, posts nothing
-    .venv/bin/python -m scripts.comment_on_prs --mode own-issue       # one issue a finding, in our repository
-    .venv/bin/python -m scripts.comment_on_prs --mode pull-request    # where Triton has installed the App
+    python -m scripts.comment_on_prs                      # files, posts nothing
+    python -m scripts.comment_on_prs --mode own-issue
+    python -m scripts.comment_on_prs --mode pull-request
+
+By default a dry run: Markdown is written, nothing is posted. own-issue: one issue a finding, in our
+repository. pull-request: under pull requests too, where Triton has installed the App.
 
 From the environment: GITHUB_REPOSITORY (ours), GITHUB_TOKEN and ATOMWATCH_HOME_LOGIN (who writes our issues);
 for pull requests ATOMWATCH_LOGIN and either ATOMWATCH_TOKEN, or ATOMWATCH_APP_ID and ATOMWATCH_APP_KEY (PEM).
@@ -13,7 +16,6 @@ Exit status: 0 done, 1 something could not be said (the reason is printed), 2 co
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import os
 import sys
@@ -21,6 +23,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.github import PUBLIC_API, Account, GitHub
@@ -57,12 +60,11 @@ def write_comments(workspace: Workspace, judgement: Judgement, history: History)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.comment_on_prs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = command_parser("comment_on_prs", __doc__)
+    modes = [mode.value for mode in Mode]
+    parser.add_argument(
+        "--mode", choices=modes, default=Mode.DRY_RUN.value, metavar="MODE", help=", ".join(modes)
     )
-    parser.add_argument("--mode", choices=[mode.value for mode in Mode], default=Mode.DRY_RUN.value)
     parser.add_argument("--upstream", default=UPSTREAM, help=f"whose pull requests; default: {UPSTREAM}")
     parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")
     options = parser.parse_args()
@@ -133,10 +135,10 @@ def _need(environment: Mapping[str, str], name: str) -> str:
 def _summarise(folder: Path, environment: Mapping[str, str]) -> None:
     """Into the summary of a workflow's step, where there is one."""
     if path := environment.get("GITHUB_STEP_SUMMARY"):
-        texts = [file.read_text() for file in sorted(folder.glob("*.md"))]
+        texts = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md"))]
         whole = "\n---\n\n".join(texts) or "Nothing was found.\n"
         content = whole.encode()[:_MAX_SUMMARY_BYTES].decode(errors="ignore")
-        with Path(path).open("a") as summary:
+        with Path(path).open("a", encoding="utf-8") as summary:
             summary.write(content)
 
 

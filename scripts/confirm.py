@@ -1,17 +1,17 @@
-"""Settle a suspicion on the GPU: both sides' kernels side by side, in fresh processes, until it is known.
+"""Settle a suspicion on the GPU, both sides side by side.
 
-    .venv/bin/python -m scripts.confirm FINDING           # without a GPU it writes a request, one file,
-    .venv/bin/python -m scripts.confirm --request FILE    # and this executes it, on a machine that has one
+    python -m scripts.confirm FINDING         # writes a request without a GPU
+    python -m scripts.confirm --request FILE  # executes it
 
-FINDING: an id of `flag_regressions --format json`. The answer is DIFFERENT, SAME or UNKNOWN (the budget ended
-first), with the change, its interval and both legs in milliseconds. It is kept beside the results.
+FINDING: an id of `flag_regressions --format json`. Their kernels are timed in fresh processes until it is
+known. The answer is DIFFERENT, SAME or UNKNOWN (the budget ended first), with the change, its interval and
+both legs in milliseconds. It is kept beside the results.
 
 Exit status: 0 SAME (or a request was written), 1 DIFFERENT, 2 could not be measured, 3 UNKNOWN.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.confirmation import confirm
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.model import Confirmation, Decision
@@ -35,15 +36,12 @@ _EXIT = {Decision.SAME: 0, Decision.DIFFERENT: 1, Decision.UNKNOWN: 3}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.confirm",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("confirm", __doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("finding", nargs="?", help="id of a finding")
     what.add_argument("--request", type=Path, help="a file that --write made")
     parser.add_argument("--write", type=Path, metavar="FILE", help="only write the request, also with a GPU")
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="of an answer")
     parser.add_argument("--python", type=Path, default=ROOT / ".venv-gpu" / "bin" / "python")
     parser.add_argument("--out", type=Path, help="folder of the answer; default: beside the results")
     parser.add_argument("--commits", action="store_true", help="FINDING is of the commits of main")
@@ -52,7 +50,7 @@ def main() -> int:
     path = options.request
     for folder in (workspace.confirmations, workspace.recorded / "confirmations"):
         if options.finding and (folder / f"{options.finding}.json").exists():
-            print(f"It has an answer already: {folder / options.finding}.json")
+            print(f"It has an answer already: {folder / options.finding}.json", file=sys.stderr)
     request = read_request(path) if path else _request_of(workspace, options.finding)
     if options.write or not (path or DRIVER.exists()):
         target = options.write or workspace.requests / f"{request.finding}.json"
@@ -63,10 +61,12 @@ def main() -> int:
         return 0
     answer = measure(request, options.python)
     path = (options.out or workspace.confirmations) / f"{answer.finding}.json"
-    atomic_write(path, msgspec.json.format(msgspec.json.encode(answer)) + b"\n")
-    for line in describe(request, answer):
-        print(line)
-    print(path)
+    document = msgspec.json.format(msgspec.json.encode(answer))
+    atomic_write(path, document + b"\n")
+    if options.format == "json":
+        print(document.decode())
+    else:
+        print(*describe(request, answer), path, sep="\n")
     return _EXIT[answer.decision]
 
 

@@ -1,16 +1,19 @@
 """Judge what was measured and print the findings.
 
+    python -m scripts.flag_regressions --format json
+    python -m scripts.flag_regressions --releases "3.8.0 3.9.0"
+
 Exit status: 0 no finding, 1 findings, 2 could not judge (nothing measured, or a file is damaged).
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.judge import judge
@@ -23,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.flag_regressions", description=__doc__)
+    parser = command_parser("flag_regressions", __doc__)
     parser.add_argument("--format", choices=["table", "json", "markdown"], default="table")
     parser.add_argument("--releases", default="", help='only what was measured of these, like "3.8.0 3.9.0"')
     parser.add_argument(

@@ -1,8 +1,13 @@
-"""Follow Triton's main: refresh the clone, then measure commit by commit until nothing is left; then judge.
+"""Measure Triton's main, commit by commit, and judge.
 
-Run it from cron as often as you like: what is measured is not measured again, and a second run at the same
-time ends at once. Exit status: 0 nothing failed, 1 a commit could not be measured, 2 cannot work,
-130 stopped.
+    make follow
+    make follow FOLLOW="--limit 10 --since 0d9fb13e"
+    python -m scripts.follow --only shards/shard-001.txt
+
+Refreshes the clone first, and measures until nothing is left. Run it from cron as often as you like: what is
+measured is not measured again, and a second run at the same time ends at once.
+
+Exit status: 0 nothing failed, 1 a commit could not be measured, 2 cannot work, 130 stopped.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from scripts.report import write_report
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.clone import CloneHistory
 from scripts.tracker.clone_refresh import TRITON, refresh_clone
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.commit_source import CLONE
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.follow_state import FollowState, check_toolchain, read_state, write_state
@@ -119,7 +125,7 @@ def _steps(console: Console, harness: AsvHarness, limit: int | None) -> OnStep:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.follow", description=__doc__)
+    parser = command_parser("follow", __doc__)
     parser.add_argument(
         "--source", default=TRITON, help="what to clone: a URL or a full clone; default: Triton"
     )

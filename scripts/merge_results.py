@@ -1,15 +1,19 @@
-"""Merge what other machines measured into this checkout: results of commits, their evidence, GPU sessions.
+"""Merge what other machines measured into this checkout.
 
-Any number of times, in any order, with files missing or twice: it ends the same. Exit status: 0 all merged,
-1 some files were left out (said why), 2 cannot merge.
+    python -m scripts.merge_results worker-1/ worker-2.tar.gz
+
+Results of commits, their evidence, GPU sessions. Any number of times, in any order, with files missing or
+twice: it ends the same.
+
+Exit status: 0 all merged, 1 some files were left out (said why), 2 cannot merge.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import run_command
 from scripts.tracker.harness import describe_suite
 from scripts.tracker.merging import Merge
@@ -23,7 +27,7 @@ _MODULES = ("benchmarks.codegen", *TIMED_MODULES)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.merge_results", description=__doc__)
+    parser = command_parser("merge_results", __doc__)
     parser.add_argument(
         "folders", type=Path, nargs="+", help="of a worker each: its checkout, or an archive of it"
     )

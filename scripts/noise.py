@@ -1,23 +1,26 @@
-"""How far sessions of identical kernels scatter, from their files; what policy.toml's thresholds rest on.
+"""Say how far sessions of identical kernels scatter.
 
-    .venv/bin/python -m scripts.noise benchmarks/recorded_sessions/*/   # what is shipped
+    python -m scripts.noise benchmarks/recorded_sessions/*/   # what is shipped
 
-Each folder is one session, a fresh process. Those whose plan has two commits and the second of them again
-(A/A) give the spreads; all that have blocks with and without a power cap show what the cap does.
+What policy.toml's thresholds rest on. Each folder is one session, a fresh process. Those whose plan has two
+commits and the second of them again (A/A) give the spreads; all that have blocks with and without a power cap
+show what the cap does.
+
+Exit status: 0 printed, 2 a session cannot be read.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import run_command
-from scripts.tracker.noise import Noise, is_for_noise, measure_noise, power_cap
-from scripts.tracker.session_files import check_one_device, read_sessions
+from scripts.tracker.noise import Noise, PowerCap, is_for_noise, measure_noise, noise_json, power_cap
+from scripts.tracker.session_files import Device, check_one_device, read_sessions
 
 _COLUMNS = {
     "block": "ratio, block to block",
@@ -31,18 +34,24 @@ _COLUMNS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.noise",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("noise", __doc__)
+    parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument("folders", nargs="+", type=Path, help="one session each")
     options = parser.parse_args()
     documents = [document for folder in options.folders for document in read_sessions(folder)]
     check_one_device(documents, ", ".join(map(str, options.folders)))
-    console, device = Console(), documents[0].device
+    rows = measure_noise([d for d in documents if is_for_noise(d)])
+    caps = power_cap(documents)
+    if options.format == "json":
+        print(noise_json(documents[0].device, rows, caps))
+    else:
+        _print(Console(), documents[0].device, rows, caps)
+    return 0
+
+
+def _print(console: Console, device: Device, rows: list[Noise], caps: list[PowerCap]) -> None:
     console.print(f"{device.gpu}, driver {device.driver}", highlight=False)
-    if rows := measure_noise([d for d in documents if is_for_noise(d)]):
+    if rows:
         title = f"Spread over {rows[0].sessions} sessions (1 standard deviation, %)"
         table = Table("hd, n_ctx", *_COLUMNS.values(), title=title)
         for row in rows:
@@ -51,14 +60,13 @@ def main() -> int:
         console.print(table)
         for row in rows:
             console.print(_sentence(row), highlight=False)
-    if caps := power_cap(documents):
+    if caps:
         table = Table("hd, n_ctx", "blocks", "ratio", "commits", title="Shift by a power cap (%)")
         for cap in caps:
             share = f"{cap.capped_blocks} of {cap.blocks} capped"
             numbers = (f"{100 * cap.ratio:+.2f}", f"{100 * cap.commits:+.2f}")
             table.add_row(f"{cap.head_dim}, {cap.n_ctx}", share, *numbers)
         console.print(table)
-    return 0
 
 
 def _sentence(row: Noise) -> str:

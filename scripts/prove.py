@@ -1,9 +1,11 @@
-"""Prove which stage did it: feed one side's texts to the other side's tools, stage by stage.
+"""Prove which stage did it.
 
     python -m scripts.prove FINDING_ID
-    python -m scripts.prove --before 3.1.0 --after 3.2.0 --variant atomic_add --head-dim 64
+    python -m scripts.prove --before 3.1.0 --after 3.2.0 --variant atomic_add
 
-Needs the two wheels of Triton (downloaded, one at a time) and what make track measured; no GPU.
+Feeds one side's texts to the other side's tools, stage by stage. Needs the two wheels of Triton (downloaded,
+one at a time) and what make track measured; no GPU.
+
 Exit status: 0 one stage named for every metric, 1 not for every, 2 could not be tried.
 """
 
@@ -21,6 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
@@ -67,7 +70,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m scripts.prove", description=__doc__)
+    parser = command_parser("prove", __doc__)
     parser.add_argument("finding", nargs="?", help="id of a finding; or else all of:")
     parser.add_argument("--before", help="a release")
     parser.add_argument("--after", help="a later one")

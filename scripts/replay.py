@@ -1,14 +1,15 @@
-"""Play histories with known truth through the shipped detector and print how often it is wrong.
+"""Print how often the detector is wrong.
 
-    python -m scripts.replay                  # simulated worlds, and what is recorded
-    python -m scripts.replay --speed 5000     # a history of so many commits instead, beside asv publish
+    python -m scripts.replay              # simulated worlds, and the recorded
+    python -m scripts.replay --speed 5000 # the seconds of so many commits
 
-Deterministic but for the seconds. Exit status: 0, or 2 if something could not be read.
+Histories with known truth are played through the shipped detector. Deterministic but for the seconds.
+
+Exit status: 0, or 2 if something could not be read.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import asdict
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import run_command
 from scripts.tracker.policy import read_policy
 from scripts.tracker.replay import score
@@ -27,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.replay", description=__doc__.splitlines()[0])
+    parser = command_parser("replay", __doc__)
     parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument("--worlds", type=int, default=4, metavar="N", help="of each kind and size")
     parser.add_argument("--speed", type=int, metavar="COMMITS", help="time a long history instead")

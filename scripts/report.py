@@ -1,16 +1,16 @@
-"""Write the report, a static site, into .asv/report.
+"""Write the report, a static site.
 
-    .venv/bin/python -m scripts.report             # of the releases
-    .venv/bin/python -m scripts.report --commits   # of the commits of main, into .asv/commits/report
+    python -m scripts.report
+    python -m scripts.report --commits
 
-To be opened from disk or put on any web server; it needs no network.
+Of the releases into .asv/report, of the commits of main into .asv/commits/report. To be opened from disk or
+put on any web server; it needs no network.
 
 Exit status: 0 written, 2 written but a file could not be read (the page says which), or not written.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
@@ -44,11 +45,7 @@ def _assets() -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.report",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("report", __doc__)
     parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")
     workspace = workspace_of(ROOT, parser.parse_args().commits)
     history = load_history(workspace)

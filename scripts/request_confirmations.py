@@ -1,18 +1,21 @@
-"""Write the requests that a machine with a GPU shall execute: of each group that waits for other sessions,
-the finding that moved most.
+"""Write what a machine with a GPU shall confirm.
 
-    .venv/bin/python -m scripts.request_confirmations --out FOLDER --commits
+    python -m scripts.request_confirmations --out FOLDER
+    python -m scripts.request_confirmations --out FOLDER --commits
 
-Exit status: 0 written (even if none), 2 could not judge. What has an answer already is not asked again.
+One request for each group that waits for other sessions, about the finding that moved most. What has an
+answer already is not asked again.
+
+Exit status: 0 written (even if none), 2 could not judge.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 from scripts.tracker.chart import worst_of
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
@@ -28,11 +31,7 @@ _MOST = 20  # each takes the GPU for up to policy.toml's budget, a minute
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.request_confirmations",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("request_confirmations", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the requests, a file a finding")
     parser.add_argument("--most", type=int, default=_MOST, help=f"at most so many; default: {_MOST}")
     parser.add_argument("--commits", action="store_true", help="of the commits of main, not of releases")

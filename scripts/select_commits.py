@@ -1,7 +1,10 @@
-"""Choose which commits of Triton's main to measure next, and write them as a HASHFILE for asv, or as shards.
+"""Choose which commits of Triton's main to measure next.
 
-Nothing is fetched and nothing is measured. Beside shards stand the lists that order and name what workers
-measure (OUT/results), for scripts.merge_results.
+    python -m scripts.select_commits --out next.txt --limit 20
+    python -m scripts.select_commits --out shards --shards 20 --limit 200
+
+They are written as a HASHFILE for asv, or as shards, and beside those the lists that order and name what
+workers measure (OUT/results), for scripts.merge_results. Nothing is fetched and nothing is measured.
 
 Exit status: 0 chosen (even if that is none), 2 cannot choose.
 """
@@ -17,6 +20,7 @@ from pathlib import Path
 
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.code_digest import measured_commits
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.commit_source import find_history, open_history
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.following import write_lists
@@ -62,7 +66,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.select_commits", description=__doc__)
+    parser = command_parser("select_commits", __doc__)
     parser.add_argument(
         "--out",
         type=Path,

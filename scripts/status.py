@@ -1,4 +1,9 @@
-"""Where following Triton's main stands. Changes nothing, and may be asked while a run goes on.
+"""Say where following Triton's main stands.
+
+    make status
+    python -m scripts.status --stale-days 7
+
+Changes nothing, and may be asked while a run goes on.
 
 Exit status: 0 all is well, 1 stale (nothing new for --stale-days), 2 cannot tell.
 """
@@ -12,10 +17,11 @@ from pathlib import Path
 
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.code_digest import measured_commits
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.commit_source import CLONE, find_history
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.follow_state import read_state
-from scripts.tracker.follow_status import FollowStatus, days, status_of
+from scripts.tracker.follow_status import FollowStatus, days, status_json, status_of
 from scripts.tracker.harness import describe_suite, machine_name
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.model import MeasurementStatus
@@ -33,17 +39,22 @@ def main() -> int:
     workspace = CommitsWorkspace(ROOT)
     now = datetime.datetime.now(datetime.UTC)
     status = _collect(workspace, options.target, options.since)
-    _print(status, now)
     lock = workspace.cache / LOCK_FILE
-    print(f"at work now:     {holder(lock) if is_locked(lock) else 'nobody'}")
-    if why := status.stale(now, datetime.timedelta(days=options.stale_days)):
+    at_work = holder(lock) if is_locked(lock) else None
+    why = status.stale(now, datetime.timedelta(days=options.stale_days))
+    if options.format == "json":
+        print(status_json(status, at_work, why))
+        return int(why is not None)
+    _print(status, now)
+    print(f"at work now:     {at_work or 'nobody'}")
+    if why:
         print(f"STALE: {why}")
-        return 1
-    return 0
+    return int(why is not None)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m scripts.status", description=__doc__)
+    parser = command_parser("status", __doc__)
+    parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument("--target", default="cuda:90")
     parser.add_argument("--since", help="as make follow was told")
     parser.add_argument("--stale-days", type=float, default=3.0, help="default 3: main changes every day")

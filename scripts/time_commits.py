@@ -1,23 +1,23 @@
-"""Time compiled commits side by side on this machine's GPU, and keep the samples as asv results.
+"""Time compiled commits side by side on this machine's GPU.
 
-    make time                                             # every release that make track compiled
+    make time                                     # every compiled release
     make time RELEASES="3.8.0 3.9.0" GPUS=all
-    .venv/bin/python -m scripts.time_commits --plan-only  # writes the plan, for a GPU machine
+    python -m scripts.time_commits --plan-only FILE    # for a GPU machine
 
-All commits and variants of a case are timed in one process, block by block (`benchmarks.session`). What an
-earlier session of this GPU and driver timed already costs nothing, unless --fresh asks for it; an
-interrupted run goes on where it stopped.
+The samples are kept as asv results. All commits and variants of a case are timed in one process, block by
+block (`benchmarks.session`). What an earlier session of this GPU and driver timed already costs nothing,
+unless --fresh asks for it; an interrupted run goes on where it stopped.
 
 Exit status: 0 all was timed, 1 some cases were not (the reason is printed), 130 stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.processes import run_gpu_session
@@ -32,15 +32,13 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     workspace = Workspace(ROOT)
     variants, n_ctx, head_dims = suite_choices(ROOT)
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.time_commits",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("time_commits", __doc__)
     parser.add_argument("--releases", default="", help="labels or commits; default: all that are compiled")
     parser.add_argument("--variants", nargs="+", choices=variants, default=variants, metavar="VARIANT")
     parser.add_argument("--head-dim", nargs="+", type=int, choices=head_dims, default=head_dims)
-    parser.add_argument("--n-ctx", nargs="+", type=int, choices=n_ctx, default=n_ctx)
+    parser.add_argument(
+        "--n-ctx", nargs="+", type=int, choices=n_ctx, metavar="N", default=n_ctx, help=f"of {n_ctx}"
+    )
     parser.add_argument("--blocks", nargs=2, type=int, default=(8, 20), metavar=("LEAST", "MOST"))
     parser.add_argument("--backward-blocks", type=int, default=5, help="of the whole backward")
     parser.add_argument("--budget-s", type=float, default=600.0, help="seconds in all, then it stops")

@@ -1,11 +1,13 @@
-"""The main job: measure Triton's releases with asv, then judge, print, and write the comments and the page.
+"""Measure Triton's releases, judge, and write the report.
+
+    make track RELEASES="3.8.0 3.9.0"
+    python -m scripts.track --releases "3.8.0 3.9.0"
 
 Exit status: 0 done (findings or not), 1 some release could not be measured, 2 could not judge, 130 stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import time
@@ -15,6 +17,7 @@ from rich.console import Console
 
 from scripts.comment_on_prs import write_comments
 from scripts.report import write_report
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.harness import AsvHarness, record_failure, write_json
 from scripts.tracker.judge import judge
@@ -33,7 +36,7 @@ _NEEDED_GB = 3
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.track", description=__doc__)
+    parser = command_parser("track", __doc__)
     parser.add_argument(
         "--releases", default="", help='like "3.1.0 3.2.0"; default: newest patch of each minor'
     )

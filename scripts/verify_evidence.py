@@ -1,11 +1,16 @@
-"""Check every file of the evidence store. Exit status: 0 all whole, 1 something is damaged, 2 no store."""
+"""Check every file of the evidence store.
+
+    python -m scripts.verify_evidence
+
+Exit status: 0 all whole, 1 something is damaged, 2 no store.
+"""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.workspace import Workspace
@@ -14,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.verify_evidence", description=__doc__)
+    parser = command_parser("verify_evidence", __doc__)
     parser.add_argument("store", type=Path, nargs="?", default=Workspace(ROOT).evidence.root)
     store = EvidenceStore(parser.parse_args().store)
     files = sum(1 for path in store.root.glob("*/**/*") if path.is_file())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
 EXIT_CANNOT_JUDGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+EXIT_NOBODY_READS = 141  # 128 + SIGPIPE: of `... | head`
 
 
 def printable(text: str) -> str:
@@ -27,11 +30,41 @@ def run_command(main: Callable[[], int]) -> int:
     """
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
+    _speak_anywhere(sys.stdout)
+    _speak_anywhere(sys.stderr)
+    status = _run(main)
+    try:
+        sys.stdout.flush()  # here and not at Python's end, where a full disk would be a traceback
+    except BrokenPipeError:
+        status = EXIT_NOBODY_READS
+    except OSError as error:
+        print(f"error: standard output: {error.strerror}; send it elsewhere", file=sys.stderr)
+        status = EXIT_CANNOT_JUDGE
+    else:
+        return status
+    # What is left in the buffer has no place to go, and Python would try again at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _speak_anywhere(stream: TextIO) -> None:
+    """No character ends a command because a locale does not know it. Files and pipes are read by programs,
+    so they get UTF-8; a terminal gets what it can show, and escapes for the rest."""
+    if stream.encoding.lower().replace("-", "") != "utf8" and hasattr(stream, "reconfigure"):
+        if stream.isatty():
+            stream.reconfigure(errors="backslashreplace")
+        else:
+            stream.reconfigure(encoding="utf-8")
+
+
+def _run(main: Callable[[], int]) -> int:
     try:
         return main()
     except TrackerError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return EXIT_CANNOT_JUDGE
+    except BrokenPipeError:
+        return EXIT_NOBODY_READS
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"error: {where}{error.strerror or error}; nothing already measured is lost", file=sys.stderr)

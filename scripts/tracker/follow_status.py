@@ -7,9 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.results import BuildFailure, CommitResults
 from scripts.tracker.selection import Selection, Why
+
+# 1: first version.
+STATUS_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,12 @@ class FollowStatus:
                 f"the last new result is {days(now - self.last_result)} old, and something is left to measure"
             )
         return None
+
+
+def status_json(status: FollowStatus, at_work: str | None, stale: str | None) -> str:
+    """{"schema": 1, "stale": why or null, "at_work": who or null, "status": as the class says}."""
+    document = {"schema": STATUS_SCHEMA, "stale": stale, "at_work": at_work, "status": status}
+    return msgspec.json.format(msgspec.json.encode(document)).decode()
 
 
 def days(span: datetime.timedelta) -> str:

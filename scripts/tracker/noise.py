@@ -13,10 +13,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.session_files import Block, SessionFile
+from scripts.tracker.session_files import Block, Device, SessionFile
 from scripts.tracker.timing import hodges_lehmann
 
+SCHEMA = 1  # of the JSON
 _Z95 = 1.96
 REFERENCE = "inline_asm"
 
@@ -187,3 +190,9 @@ def _kernel_blocks(session: SessionFile) -> list[Block]:
 def _rms(values: Iterable[float]) -> float:
     found = list(values)
     return math.sqrt(statistics.mean(v * v for v in found)) if found else math.nan
+
+
+def noise_json(device: Device, rows: list[Noise], caps: list[PowerCap]) -> str:
+    """{"schema": 1, "device", "noise": [as `Noise`], "power_cap": [as `PowerCap`]}; spreads are shares."""
+    document = {"schema": SCHEMA, "device": device, "noise": rows, "power_cap": caps}
+    return msgspec.json.format(msgspec.json.encode(document)).decode()

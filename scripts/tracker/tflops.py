@@ -14,6 +14,7 @@ import msgspec
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.results import CommitResults
 
+SCHEMA = 1  # of the JSON
 ISSUE_FILE = Path(__file__).resolve().parent.parent / "issue_4717.toml"
 
 
@@ -78,3 +79,9 @@ def _tflops(
 ) -> float | None:
     operations = flops.get((n_ctx, head_dim, True))
     return operations / seconds / 1e12 if seconds and operations else None
+
+
+def tflops_json(head_dim: int, n_ctx: list[int], rows: list[Row]) -> str:
+    """{"schema": 1, "head_dim", "n_ctx", "rows": [{"name", "where", "tflops": a number or null each}]}."""
+    document = {"schema": SCHEMA, "head_dim": head_dim, "n_ctx": n_ctx, "rows": rows}
+    return msgspec.json.format(msgspec.json.encode(document)).decode()

@@ -1,6 +1,7 @@
 """Where following stands: counts, staleness, and what is remembered of failures that may pass."""
 
 import datetime
+import json
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from scripts.tracker import processes
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.follow_state import FollowState, check_toolchain, read_state, write_state
-from scripts.tracker.follow_status import FollowStatus, last_started, status_of
+from scripts.tracker.follow_status import FollowStatus, last_started, status_json, status_of
 from scripts.tracker.processes import LOCK_FILE, holder, is_locked, only_one
 from scripts.tracker.results import BuildFailure, read_commit_results
 from scripts.tracker.selection import read_selection_rules, select
@@ -138,3 +139,14 @@ def test_a_lock_that_a_stranger_holds_is_respected(tmp_path: Path, monkeypatch: 
         monkeypatch.setattr(processes, "_stop_orphans", lambda *_: pytest.fail("it is alive"))
         with pytest.raises(TrackerError, match="wait for it"), only_one(workspace):
             pass
+
+
+def test_json_says_what_the_lines_say() -> None:
+    found = status({sha(4): "a"}, {sha(1): BuildFailure("y", True, "download")}, last_result=NOW)
+    document = json.loads(status_json(found, "follow (process 7)", None))
+    assert (document["schema"], document["stale"], document["at_work"]) == (1, None, "follow (process 7)")
+    assert document["status"]["measured"]["sha"] == sha(4)
+    assert document["status"]["timed"] is None
+    assert document["status"]["failures"] == {"download": 1}
+    assert document["status"]["backlog"] == {"new": 1, "history": 4}
+    assert document["status"]["last_result"] == "2026-12-01T12:00:00Z"

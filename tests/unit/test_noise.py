@@ -258,3 +258,18 @@ def test_what_a_cap_does_to_one_variant_shifts_its_ratio(tmp_path: Path) -> None
 
 def test_blocks_of_one_kind_say_nothing_of_a_cap(tmp_path: Path) -> None:
     assert power_cap([session(tmp_path, "a"), session(tmp_path, "b", capped=(True,) * 4)]) == []
+
+
+def test_json_has_the_spreads_of_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(path) for path in sorted(SHIPPED.glob("noise-*"))]
+    monkeypatch.setattr(sys, "argv", ["noise", "--format", "json", *folders])
+    assert run_command(command.main) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["device"]["gpu"]) == (1, "NVIDIA H200")
+    documents = [d for folder in folders for d in read_sessions(Path(folder))]
+    rows = measure_noise([d for d in documents if is_for_noise(d)])
+    assert [(row["head_dim"], row["n_ctx"], row["own"]) for row in document["noise"]] == [
+        (row.head_dim, row.n_ctx, row.own) for row in rows
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -80,3 +81,21 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, words: list
     monkeypatch.setattr("sys.argv", ["tflops", *words])
     with pytest.raises(TrackerError, match=said):
         scripts.tflops.main()
+
+
+@pytest.mark.usefixtures("shipped")
+def test_json_has_what_the_table_has(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tflops", "--commits", "3.1.0", "--variants", "store", "descriptor_add"]
+    monkeypatch.setattr("sys.argv", [*words, "--format", "json"])
+    assert scripts.tflops.main() == 0
+    document = json.loads(capsys.readouterr().out)
+    monkeypatch.setattr("sys.argv", words)
+    scripts.tflops.main()
+    table = capsys.readouterr().out
+    assert (document["schema"], document["head_dim"]) == (1, 64)
+    for row in document["rows"]:
+        cells = ["n/a" if value is None else f"{value:.0f}" for value in row["tflops"]]
+        assert f"| `{row['name']}` | {row['where']} | {' | '.join(cells)} |" in table
+    assert len(document["rows"]) == len(table.splitlines()) - 2
