@@ -1,19 +1,22 @@
-"""asv's own pages of the commits of main: every benchmark's graph over the commits, in .asv/commits/html.
+"""Write asv's own pages of the commits of main.
 
-    .venv/bin/python -m scripts.publish_asv
+    python -m scripts.publish_asv
 
-It needs the clone of Triton in .cache/triton.git. Exit status: 0 written, 2 cannot.
+Every benchmark's graph over the commits, in .asv/commits/html. It needs the clone of Triton in
+.cache/triton.git.
+
+Exit status: 0 written, 2 cannot.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 from scripts.tracker.asv_pages import benchmark_list
+from scripts.tracker.command_line import command_parser
 from scripts.tracker.commit_source import CLONE
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.harness import derive_config, describe_suite
@@ -26,11 +29,7 @@ _DEADLINE_S = 1500.0  # 183 s for 5,000 commits, 40 cases and 9 variants on two 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.publish_asv",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_parser("publish_asv", __doc__)
     parser.add_argument("--target", default="cuda:90")
     options = parser.parse_args()
     workspace = CommitsWorkspace(ROOT)
@@ -48,10 +47,13 @@ def main() -> int:
     config = derive_config(ROOT / "asv.conf.json", clone, workspace.results) | {"html_dir": str(html)}
     config_file = workspace.cache / "asv-publish.conf.json"
     atomic_write(config_file, json.dumps(config, indent=1).encode())
-    done = subprocess.run(  # noqa: S603 - asv of our own environment
-        [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=_DEADLINE_S,
-    )  # fmt: skip
+    try:
+        done = subprocess.run(  # noqa: S603 - asv of our own environment
+            [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)],
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=_DEADLINE_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise TrackerError(f"asv publish took more than {_DEADLINE_S:g} s; is the machine busy?") from error
     page = html / "index.html"
     if done.returncode != 0 or not page.exists():
         last = (f"{done.stdout}\n{done.stderr}".strip().splitlines() or ["no message"])[-1]

@@ -59,6 +59,7 @@ MISTAKES: dict[str, list[tuple[str, int, str]]] = {
     "merge_results": [("missing", 2, "missing"), ("FILE", 2, "FILE")],
     "noise": [("missing", 2, "missing"), ("FILE", 2, "FILE"), ("FOLDER", 2, "FOLDER")],
     "prove": [("--before 3.1.0", 2, "--after"), ("0123456789ab", 2, "nothing")],
+    "publish_asv": [("", 2, "make follow")],
     "record_sessions": [("missing", 2, "missing"), ("FILE", 2, "FILE"), ("FOLDER", 2, "FOLDER")],
     "replay": [("--speed 0", 2, "--speed"), ("--worlds x", 2, "invalid int"), ("--worlds 0", 2, "--worlds")],
     "report": [("more", 2, "unrecognized"), ("", 2, "nothing")],
