@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.store import atomic_write
+from scripts.tracker.store import atomic_write, sweep
 from scripts.tracker.workspace import Workspace
 
 LOCK_FILE = "track.lock"
@@ -38,6 +38,7 @@ def only_one(workspace: Workspace) -> Iterator[int]:
         command = Path(sys.argv[0]).stem
         json.dump({"pid": os.getpid(), "command": command, "since": time.strftime("%F %T %z")}, lock)
         lock.flush()
+        sweep(workspace.results)
         yield lock.fileno()
 
 

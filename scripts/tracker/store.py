@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -36,14 +38,23 @@ def atomic_write(path: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until it is in its place: see `sweep`
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed writers left under ``folder``; a file whose writer lives is locked, and stays."""
+    for path in folder.rglob(".tmp-*"):
+        with contextlib.suppress(OSError), path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def read_regular(path: Path, limit_bytes: int = 256 * 2**20) -> bytes:

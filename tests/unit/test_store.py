@@ -1,5 +1,6 @@
 """The evidence store's reading side: finds every damage, and never leaves its folder."""
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from builders import HD64, OLD, TARGET, record_document, write_object, write_rec
 
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.model import Case
-from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
+from scripts.tracker.store import EvidenceStore, atomic_write, read_regular, sweep
 
 PTX = b"red.global.add.f32\n" * 500
 
@@ -206,3 +207,14 @@ def test_a_pipe_in_place_of_a_file_is_no_endless_wait(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="11 bytes"):
         read_regular(tmp_path / "large", limit_bytes=10)
     assert read_regular(tmp_path / "large") == b"x" * 11
+
+
+def test_what_killed_writers_left_is_swept_and_a_living_writer_keeps_its_file(tmp_path: Path) -> None:
+    (tmp_path / "machine").mkdir()
+    left, kept, result = (tmp_path / "machine" / name for name in (".tmp-left", ".tmp-kept", "a.json"))
+    for path in (left, kept, result):
+        path.write_text("{}")
+    with kept.open() as writer:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        sweep(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "machine").iterdir()) == [".tmp-kept", "a.json"]
