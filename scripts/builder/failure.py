@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -56,6 +57,8 @@ _SIGNS = (
     _sign(Kind.NO_WHEEL, False, r"requires a different python"),
     _sign(Kind.TOOLS, True, r"no CMAKE_C\w*_COMPILER could be found", r"CMake must be installed",
           r"configuration file provided by \"(?:MLIR|LLVM)\"",
+          # A system LLVM names the libraries that it was linked with; their -dev packages are not here.
+          r"CMake Error at \S*/(?:LLVM|MLIR)(?:Exports|Targets|Config)\S*\.cmake",
           r"\b(?:cmake|ninja|g\+\+|gcc|cc|c\+\+): (?:command )?not found",
           r"No such file or directory: '(?:cmake|ninja)'"),
     _sign(Kind.COMPILER, False, r"\berror: ", r"^CMake Error", r"^FAILED: ", r"undefined reference to",
@@ -71,9 +74,12 @@ def explain(log: str, folder: str) -> BuildError:
     """The error that a failed build's log tells. ``folder``: where it was built, left out of the reason."""
     lines = [line.strip() for line in log.splitlines()]
     for sign in _SIGNS:
-        for line in lines:
+        for n, line in enumerate(lines):
             if sign.pattern.search(line) and not _ECHO.search(line):
-                return BuildError(_reason(sign.kind, line, folder), sign.transient, sign.kind)
+                # CMake says where in one line, and what in those after it.
+                more = filter(None, lines[n + 1 :]) if line.endswith(":") else ()
+                told = " ".join([line, *itertools.islice(more, 3)])
+                return BuildError(_reason(sign.kind, told, folder), sign.transient, sign.kind)
     last = next((line for line in reversed(lines) if line and not _ECHO.search(line)), "no message")
     return BuildError(_reason(Kind.OTHER, last, folder), True, Kind.OTHER)
 

@@ -91,7 +91,12 @@ def build_environment(source: Path, settings: Settings, jobs: int) -> dict[str, 
         ours |= {name: str(source / _TOOLCHAIN / where) for name, where in _TOOL_VARIABLES.items()}
     if (pybind := _pybind11(source, settings)) is not None:
         ours["PYBIND11_SYSPATH"] = pybind
-    kept = {name: value for name, value in os.environ.items() if name not in ("MAX_JOBS", "LDFLAGS", "PATH")}
+    mixed = ("MAX_JOBS", "LDFLAGS", "CXXFLAGS", "PATH")
+    kept = {name: value for name, value in os.environ.items() if name not in mixed}
+    # Triton makes warnings errors, and a later LLVM than the pinned one warns of what the commit still calls.
+    tolerant = "-Wno-error=deprecated-declarations" if llvm_bin else ""
+    if flags := f"{os.environ.get('CXXFLAGS', '')} {tolerant}".strip():
+        kept["CXXFLAGS"] = flags
     # Unit tests would download their framework.
     appended = f"-DTRITON_BUILD_UT=OFF {os.environ.get('TRITON_APPEND_CMAKE_ARGS', '')}".strip()
     return {**ours, **kept, "LDFLAGS": ours["LDFLAGS"], "PATH": path, "MAX_JOBS": str(jobs),

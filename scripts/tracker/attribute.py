@@ -20,7 +20,7 @@ from scripts.tracker.pull_requests import PullRequests, numbers_at_end, reverted
 
 MAX_SUBJECT_CHARACTERS = 100
 UNKNOWN = "suspects unknown: "
-NO_HISTORY = UNKNOWN + 'no history of Triton\'s commits (README, "Which pull request")'
+NO_HISTORY = UNKNOWN + 'no history of Triton\'s commits (scripts/README.md, "Which pull request")'
 NO_CLUE = "the code says neither stage nor metric, so none is singled out"
 
 

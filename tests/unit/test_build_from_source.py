@@ -119,6 +119,17 @@ def test_a_system_llvm_is_named(build: SourceBuild) -> None:
     assert "-fuse-ld=lld" in seen(build)["LDFLAGS"]
 
 
+@pytest.mark.parametrize("system", [True, False])
+def test_only_another_llvm_than_the_pinned_one_may_call_old_what_the_commit_uses(
+    build: SourceBuild, system: bool
+) -> None:
+    executable(build.root / "llvm" / "bin" / "llvm-config", "#!/bin/sh\necho 19.1.7\n")
+    plan(build, SHOW_ENVIRONMENT)
+    llvm = {"LLVM_SYSPATH": str(build.root / "llvm")} if system else {}
+    assert build.run(CXXFLAGS="-g0", **llvm).returncode == 0
+    assert seen(build)["CXXFLAGS"] == ("-g0 -Wno-error=deprecated-declarations" if system else "-g0")
+
+
 # ---- Reasons of failure ----
 
 
@@ -281,6 +292,8 @@ def test_a_failed_build_leaves_a_good_wheel_alone(build: SourceBuild) -> None:
         ("ERROR: Package 'triton' requires a different Python: 3.14.0 not in '<3.14'", Kind.NO_WHEEL, False),
         ("ld.lld: error: undefined symbol: f", Kind.COMPILER, False),
         ("CMake Error at CMakeLists.txt:67 (find_package):", Kind.COMPILER, False),
+        ("CMake Error at /usr/lib/llvm-19/lib/cmake/llvm/LLVMExports.cmake:73 (set_target_properties):",
+         Kind.TOOLS, True),
         ("error: subprocess-exited-with-error\nsomething odd", Kind.OTHER, True),
         ("", Kind.OTHER, True),
     ],
@@ -289,6 +302,16 @@ def test_what_a_log_tells(log: str, kind: Kind, transient: bool) -> None:
     error = explain(log, "/src")
     assert (error.kind, error.transient) == (kind, transient)
     assert str(error).startswith(kind.value)
+
+
+def test_a_reason_of_cmake_is_told_whole() -> None:
+    log = """CMake Error at /opt/llvm/lib/cmake/llvm/LLVMExports.cmake:73 (set_target_properties):
+      The link interface of target "LLVMSupport" contains:
+
+        zstd::libzstd_shared
+
+      but the target was not found."""
+    assert 'target "LLVMSupport" contains: zstd::libzstd_shared but the target' in str(explain(log, "/src"))
 
 
 def test_a_reason_is_short_and_has_no_path_of_this_machine() -> None:
