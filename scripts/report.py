@@ -18,13 +18,13 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
+from scripts.site.folder import replace_site
+from scripts.site.render import SITE, render_site
+from scripts.site.sources import read_sources
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History, load_history
-from scripts.tracker.site import SITE, render_site
-from scripts.tracker.site_folder import replace_site
-from scripts.tracker.site_sources import read_sources
 from scripts.tracker.steps import Judgement
 from scripts.tracker.workspace import Workspace, workspace_of
 

@@ -23,7 +23,7 @@ from scripts.tracker.recovery import Measured
 from scripts.tracker.reproduce import UPSTREAM, commands, commit_links
 from scripts.tracker.standing import Standing, State, group_key
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
 MAX_COMMENT_CHARACTERS = 60_000  # GitHub's limit is 65,536
 _MAX_TITLE_CHARACTERS = 200
 _MOST_ANSWERS = 5
@@ -84,7 +84,7 @@ class Renderer:
     def __init__(self, history: History, measured: Measured, home: str = "") -> None:
         self._history, self._measured, self._home = history, measured, home
         self._environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(TEMPLATES),
+            loader=jinja2.FileSystemLoader(_TEMPLATES),
             autoescape=False,  # noqa: S701 - Markdown, not HTML; `code` is its escape
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,

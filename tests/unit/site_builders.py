@@ -7,6 +7,9 @@ from typing import Any
 
 from builders import COMMITS, FACTS, HD64, NARROWER, NEW, OLD, TARGET, VERSION, finding, history, measured
 
+from scripts.site.render import render_site
+from scripts.site.sources import Sources
+from scripts.site.telemetry import Telemetry, TelemetryFiles
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.measured import History
@@ -26,10 +29,7 @@ from scripts.tracker.model import (
     VariantFacts,
     Verdict,
 )
-from scripts.tracker.site import render_site
-from scripts.tracker.site_sources import Sources
 from scripts.tracker.steps import Judgement
-from scripts.tracker.telemetry import Telemetry, TelemetryFiles
 from scripts.tracker.tflops import Issue
 
 HOSTILE = "<script>alert(1)</script> \" onload='x' [/] [bold red]@me[/] & {{ 7 * 7 }} </pre></table>"

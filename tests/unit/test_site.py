@@ -13,13 +13,13 @@ import pytest
 from builders import COMMITS, FINDINGS, NEW, OLD, TARGET, VERSION, history, measured
 from site_builders import HOSTILE, hostile_site, long_history, site, slower, telemetry, timed_history
 
+from scripts.site.context import NEWEST
+from scripts.site.data import plot_text
+from scripts.site.plot_lines import MOST_POINTS
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.model import Case, Commit, Evidence, Finding, Kernel, Suspect
-from scripts.tracker.plot_lines import MOST_POINTS
 from scripts.tracker.results import BuildFailure
-from scripts.tracker.site_context import NEWEST
-from scripts.tracker.site_data import plot_text
 
 NAME = "3.1.0_3.2.0_atomic_add_cuda-90"
 SASS = (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.site.folder import replace_site
 from scripts.tracker.errors import TrackerError
-from scripts.tracker.site_folder import replace_site
 
 
 @pytest.fixture

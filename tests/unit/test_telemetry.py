@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from scripts.site.telemetry import read_telemetry
 from scripts.tracker.model import Case
-from scripts.tracker.telemetry import read_telemetry
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[2]

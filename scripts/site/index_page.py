@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scripts.site.context import Site
+from scripts.site.health import NewestRatios, Standing, is_confirmed, standings
+from scripts.site.paths import case_page, code_page, finding_page
 from scripts.tracker.groups import group_findings
-from scripts.tracker.health import NewestRatios, Standing, is_confirmed, standings
 from scripts.tracker.model import Case, Commit, MeasurementStatus
-from scripts.tracker.site_context import Site
-from scripts.tracker.site_paths import case_page, code_page, finding_page
 from scripts.tracker.steps import pairs
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scripts.tracker.code_sides import SideReader
-from scripts.tracker.code_tables import code_tables
-from scripts.tracker.health import NewestRatios, newest_ratios
+from scripts.site.case_page import case_files
+from scripts.site.code_sides import SideReader
+from scripts.site.code_tables import code_tables
+from scripts.site.commit_pages import commit_list, commit_text
+from scripts.site.context import SITE, site_of
+from scripts.site.data import backward_data, script
+from scripts.site.finding_page import finding_files
+from scripts.site.health import NewestRatios, newest_ratios
+from scripts.site.index_page import index_text
+from scripts.site.paths import code_page, commit_page
+from scripts.site.plot_lines import Line, ratio_lines, tflops_lines
+from scripts.site.sources import Sources
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, TimingMeasurement
-from scripts.tracker.plot_lines import Line, ratio_lines, tflops_lines
 from scripts.tracker.policy import read_policy
-from scripts.tracker.site_case import case_files
-from scripts.tracker.site_commits import commit_list, commit_text
-from scripts.tracker.site_context import SITE, site_of
-from scripts.tracker.site_data import backward_data, script
-from scripts.tracker.site_finding import finding_files
-from scripts.tracker.site_index import index_text
-from scripts.tracker.site_paths import code_page, commit_page
-from scripts.tracker.site_sources import Sources
 from scripts.tracker.steps import Judgement
 
 __all__ = ["SITE", "render_site"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scripts.site.context import Site
+from scripts.site.paths import case_page
 from scripts.tracker.model import Case, Commit, MeasurementStatus
-from scripts.tracker.site_context import Site
-from scripts.tracker.site_paths import case_page
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
+from scripts.site.paths import is_release
+from scripts.site.telemetry import TelemetryFiles, read_telemetry
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.following import NOT_APPLICABLE_FILE
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.measured import History
 from scripts.tracker.results import CommitResults, read_results
-from scripts.tracker.site_paths import is_release
 from scripts.tracker.store import read_regular
-from scripts.tracker.telemetry import TelemetryFiles, read_telemetry
 from scripts.tracker.tflops import Issue, medians_s, read_issue
 from scripts.tracker.timed_results import BACKWARD_BENCHMARK
 from scripts.tracker.workspace import Workspace

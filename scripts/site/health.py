@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scripts.site.plot_lines import Line
 from scripts.tracker.groups import SEVERITY
 from scripts.tracker.model import Case, Commit, Decision, Finding, Verdict
-from scripts.tracker.plot_lines import Line
 
 # {(candidate, reference, case): newest ratio}
 NewestRatios = dict[tuple[str, str, Case], float]

@@ -12,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from scripts.site.context import NEWEST, Site
+from scripts.site.paths import finding_page, is_release
+from scripts.site.plot_lines import Line, epochs_of
+from scripts.site.sources import Sources
 from scripts.tracker.groups import VERDICT_WORDS, FindingGroup
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, Commit, TimingMeasurement
-from scripts.tracker.plot_lines import Line, epochs_of
-from scripts.tracker.site_context import NEWEST, Site
-from scripts.tracker.site_paths import finding_page, is_release
-from scripts.tracker.site_sources import Sources
 from scripts.tracker.tflops import rows_of
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scripts.tracker.code_sides import SideReader
-from scripts.tracker.finding_page import (
+from scripts.site.code_sides import SideReader
+from scripts.site.context import Site
+from scripts.site.data import script
+from scripts.site.finding_parts import (
     code_sides,
     confirmation_bars,
     session_of,
     stage_tables,
     telemetry_of,
 )
+from scripts.site.paths import case_page, finding_page, is_release
 from scripts.tracker.groups import FindingGroup
-from scripts.tracker.site_context import Site
-from scripts.tracker.site_data import script
-from scripts.tracker.site_paths import case_page, finding_page, is_release
 
 
 def finding_files(site: Site, group: FindingGroup, reader: SideReader) -> Iterator[tuple[str, str]]:

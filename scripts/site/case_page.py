@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from scripts.site.context import NEWEST, Site
+from scripts.site.data import case_data, script
+from scripts.site.paths import case_name, case_page, code_page
+from scripts.site.plot_lines import Line, epochs_of
 from scripts.tracker.model import Case, TimingMeasurement
-from scripts.tracker.plot_lines import Line, epochs_of
-from scripts.tracker.site_context import NEWEST, Site
-from scripts.tracker.site_data import case_data, script
-from scripts.tracker.site_paths import case_name, case_page, code_page
 
 
 def case_files(

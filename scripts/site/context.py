@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from scripts.tracker.code_tables import number
-from scripts.tracker.comment import TEMPLATES
+from scripts.site.code_tables import number
+from scripts.site.paths import commit_page, finding_page, is_release
+from scripts.site.sources import Sources
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.measured import History
 from scripts.tracker.model import CodegenMeasurement, Commit, TimingMeasurement, Verdict
 from scripts.tracker.results import BuildFailure
-from scripts.tracker.site_paths import commit_page, finding_page, is_release
-from scripts.tracker.site_sources import Sources
 from scripts.tracker.steps import Judgement
 
-SITE = TEMPLATES / "site"
+SITE = Path(__file__).resolve().parent / "templates"
 # What a selector offers and a list shows of a long history; all is in the results.
 NEWEST = 30
 _TRITON = "https://github.com/triton-lang/triton"

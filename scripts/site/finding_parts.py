@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from scripts.tracker.code_sides import SideReader, StageSides
+from scripts.site.code_sides import SideReader, StageSides
+from scripts.site.telemetry import TelemetryFiles
 from scripts.tracker.groups import CONFIRMED, FindingGroup, name_cases
 from scripts.tracker.model import Case, CodegenMeasurement, Evidence, Kernel, Stage, TimingMeasurement
-from scripts.tracker.telemetry import TelemetryFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The report, a static site: what was judged, as pages, plots and the code side by side."""
