@@ -44,19 +44,6 @@ def split_epochs(
     return [t for t in timings if t.epoch_key in long], [t for t in timings if t.epoch_key not in long]
 
 
-def one_session_each(timings: list[TimingMeasurement]) -> list[TimingMeasurement]:
-    """For each commit, case and epoch, the session that has most commits: ratios need one, and two commits
-    of one session are paired. Among equals, the newest."""
-    commits: dict[str, set[str]] = defaultdict(set)
-    for t in timings:
-        commits[t.session].add(t.commit)
-    chosen: dict[tuple[str, Case, str], tuple[int, str]] = {}
-    for t in timings:
-        key = (t.commit, t.case, t.epoch_key)
-        chosen[key] = max(chosen.get(key, (0, "")), (len(commits[t.session]), t.session))
-    return [t for t in timings if chosen[t.commit, t.case, t.epoch_key][1] == t.session]
-
-
 def judge_epochs(
     panels: list[Panel],
     roles: dict[str, Role],

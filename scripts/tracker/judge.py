@@ -9,7 +9,7 @@ from scripts.tracker.attribute import NO_HISTORY, UNKNOWN, name_suspects
 from scripts.tracker.attribution_rules import read_rules
 from scripts.tracker.codegen_diff import judge_codegen
 from scripts.tracker.confirmation import with_confirmations
-from scripts.tracker.epochs import judge_epochs, one_session_each, split_epochs
+from scripts.tracker.epochs import judge_epochs, split_epochs
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.expected import EXPECTED, quiet, read_expected
 from scripts.tracker.measured import History
@@ -17,6 +17,7 @@ from scripts.tracker.model import Case, MeasurementStatus, Role
 from scripts.tracker.policy import POLICY_FILE, Policy, read_policy
 from scripts.tracker.pull_requests import SquashSuffix
 from scripts.tracker.series import Identities, build_panels
+from scripts.tracker.shared_time import codes_of, commits_with_time
 from scripts.tracker.stages import StageComparer, with_stages
 from scripts.tracker.steps import Judgement
 from scripts.tracker.timing_diff import judge_timing
@@ -88,13 +89,14 @@ def _judge_time(
     compiled: set[tuple[str, str, Case]],
 ) -> Judgement:
     """Few commits far apart by their neighbours, a history of consecutive ones as series."""
-    timed = {t.commit for t in history.timings}
+    codes = codes_of(history.measurements, TIMED_TARGET)
+    timed = commits_with_time(history.timings, codes)
     of_timed = [m for m in history.measurements if m.commit in timed and m.target == TIMED_TARGET]
     between_timed = judge_codegen(of_timed, history.commits, roles, policy.codegen).findings
     roles = roles | {t.variant: Role.CANARY for t in history.canaries}
     _, apart = split_epochs(history.timings, policy.detection)
     judged = judge_timing(
-        one_session_each(apart + history.canaries),
+        apart + history.canaries,
         history.commits,
         roles,
         policy.timing,
@@ -102,6 +104,7 @@ def _judge_time(
         of_code,
         compiled,
         between_timed,
+        codes,
     )
     panels = build_panels(
         history.timings, history.canaries, history.commits, TIMED_TARGET, _identities(history), judged.counts
@@ -110,16 +113,20 @@ def _judge_time(
 
 
 def _note_without_time(history: History) -> None:
-    """Commits between timed ones whose code is known and whose time is not: no word of their time is lost."""
+    """Commits between timed ones whose code is known and whose time is not: no word of their time is lost.
+    And those that share the time of equal kernels: neither timed nor without time."""
     order = [c.commit for c in history.commits]
-    timed = {t.commit for t in history.timings}
-    places = [i for i, commit in enumerate(order) if commit in timed]
+    own = {t.commit for t in history.timings}
+    timed = commits_with_time(history.timings, codes_of(history.measurements, TIMED_TARGET))
+    places = [i for i, commit in enumerate(order) if commit in own]
     compiled = {m.commit for m in history.measurements if m.target == TIMED_TARGET}
     if places:
         inside = order[places[0] : places[-1] + 1]
         bare = [history.label(c) for c in inside if c in compiled and c not in timed]
         if bare:
             history.notes.append(f"compiled, but without GPU time: {', '.join(bare)}")
+    if shared := [c for c in order if c in timed - own]:
+        history.notes.append(f"{len(shared)} commits share the GPU time of kernels equal to theirs")
 
 
 def _note_canaries(history: History) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,7 +22,8 @@ from scripts.tracker.model import (
     Verdict,
 )
 from scripts.tracker.policy import TimingPolicy
-from scripts.tracker.steps import Judgement, Step, found, pairs, steps
+from scripts.tracker.shared_time import Codes, timed_steps
+from scripts.tracker.steps import Judgement, Step, found, pairs
 from scripts.tracker.timing import RatioChange, hodges_lehmann, is_relevant, leg, log_ratios, ratio_change
 
 OK = MeasurementStatus.OK
@@ -48,23 +49,22 @@ def judge_timing(
     codegen: Judgement,
     compiled: set[tuple[str, str, Case]],
     between_timed: Sequence[Finding] = (),
+    codes: Codes | None = None,
 ) -> Judgement:
     """Findings of time, with the code's changes beside them, and the code's findings that no time settles.
 
     ``timings``: of one target and version. Epochs are never mixed: each is its own series.
     ``compiled``: (commit, variant, case) whose code was looked at, so that "nothing changed in the code" is
     said of no other. ``between_timed``: findings of the code of timed commits that have others, compiled
-    only, between them: the time's change is explained by all that changed on the way.
+    only, between them: the time's change is explained by all that changed on the way. ``codes``: by which
+    commits share what was timed; see `shared_time`.
     """
     judgement = Judgement(counts=codegen.counts.copy())
     findings = [*between_timed, *codegen.findings]
     code = {(f.candidate, f.reference, f.case, f.before, f.after): f for f in findings}
     settled: set[str] = set()
     harmless: dict[str, bool] = {}
-    series: dict[tuple[str, str, Case], list[TimingMeasurement]] = defaultdict(list)
-    for t in timings:
-        series[target, t.epoch_key, t.case].append(t)
-    for step in steps(series, commits):
+    for step in timed_steps(timings, commits, target, codes or {}):
         both = step.on_both_sides()
         for candidate, reference in pairs(roles):
             if candidate not in both or reference not in both:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from builders import FACTS
-from lived import judged, lived, of, timed, told
+from lived import judged, lived, of, told
 
-from scripts.tracker.epochs import HARMLESS, one_session_each, split_epochs
+from scripts.tracker.epochs import HARMLESS, split_epochs
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History
 from scripts.tracker.model import Verdict
@@ -70,15 +70,6 @@ def test_a_history_needs_commits_and_sessions_of_their_own() -> None:
     assert split_epochs(few, POLICY) == ([], few)
     one = [replace(t, session="one") for t in history.timings]
     assert split_epochs(one, POLICY) == ([], one)
-
-
-def test_neighbours_are_compared_in_the_session_that_has_both() -> None:
-    history = lived({}, 3)
-    alone = [timed(history.commits[0], v, 5.0, "gpu alone") for v in FACTS]
-    both = [timed(c, v, 1.0, "gpu both") for c in history.commits[:2] for v in FACTS]
-    chosen = one_session_each(alone + both)
-    assert {t.session for t in chosen} == {"gpu both"}
-    assert len(chosen) == 2 * len(FACTS)
 
 
 def test_two_machines_side_by_side_are_no_new_epoch() -> None:
