@@ -10,6 +10,8 @@ TEST_TRITON ?= 3.8.0
 # On a GPU machine: "all" or UUIDs; and torch for the canaries, like GPU_TORCH=torch==2.11.0.
 GPUS ?=
 GPU_TORCH ?=
+# Followed commits instead of releases; holds options, like COMMITS="--limit 10", or COMMITS=all.
+COMMITS ?=
 
 # Through the environment, so that the shell does not read them as code.
 export RELEASES TARGETS GPUS
@@ -27,7 +29,8 @@ status: .venv/ready
 	.venv/bin/python -m scripts.status --target "$(firstword $(TARGETS))" $(STATUS)
 
 time: gpu-here .venv/ready .venv-gpu/ready
-	.venv/bin/python -m scripts.time_commits --releases "$$RELEASES" --gpus "$$GPUS"
+	.venv/bin/python -m scripts.time_commits --gpus "$$GPUS" \
+	  $(if $(COMMITS),--commits $(filter-out all,$(COMMITS)),--releases "$$RELEASES")
 
 test: .venv/ready .venv-kernels/ready lint
 	.venv/bin/python -m pytest tests/unit tests/contract tests/workflows tests/end_to_end

@@ -3,15 +3,16 @@
     python -m scripts.confirm FINDING         # writes a request without a GPU
     python -m scripts.confirm --request FILE  # executes it
 
-FINDING: an id of `flag_regressions --format json`. Their kernels are timed in fresh processes until it is
-known. The answer is DIFFERENT, SAME or UNKNOWN (the budget ended first), with the change, its interval and
-both legs in milliseconds. It is kept beside the results.
+FINDING: an id of `flag_regressions --format json`, with --commits if that had it. Their kernels are timed in
+fresh processes until it is known. The answer is DIFFERENT, SAME or UNKNOWN (the budget ended first), with the
+change, its interval and both legs in milliseconds. It is kept beside the results.
 
 Exit status: 0 SAME (or a request was written), 1 DIFFERENT, 2 could not be measured, 3 UNKNOWN.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -36,16 +37,7 @@ _EXIT = {Decision.SAME: 0, Decision.DIFFERENT: 1, Decision.UNKNOWN: 3}
 
 
 def main() -> int:
-    parser = command_parser("confirm", __doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("finding", nargs="?", help="id of a finding")
-    what.add_argument("--request", type=Path, help="a file that --write made")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="only write the request, also with a GPU")
-    parser.add_argument("--format", choices=["text", "json"], default="text", help="of an answer")
-    parser.add_argument("--python", type=Path, default=ROOT / ".venv-gpu" / "bin" / "python")
-    parser.add_argument("--out", type=Path, help="folder of the answer; default: beside the results")
-    parser.add_argument("--commits", action="store_true", help="FINDING is of the commits of main")
-    options = parser.parse_args()
+    options = _options()
     workspace = workspace_of(ROOT, options.commits)
     path = options.request
     for folder in (workspace.confirmations, workspace.recorded / "confirmations"):
@@ -70,6 +62,19 @@ def main() -> int:
     return _EXIT[answer.decision]
 
 
+def _options() -> argparse.Namespace:
+    parser = command_parser("confirm", __doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("finding", nargs="?", help="id of a finding")
+    what.add_argument("--request", type=Path, help="a file that --write made")
+    parser.add_argument("--commits", action="store_true", help="of commits of main, not of releases")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="only write the request, also with a GPU")
+    parser.add_argument("--format", choices=["text", "json"], default="text", help="of an answer")
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-gpu" / "bin" / "python")
+    parser.add_argument("--out", type=Path, help="folder of the answer; default: beside the results")
+    return parser.parse_args()
+
+
 def _request_of(workspace: Workspace, finding: str) -> Request:
     # Only here: a machine that executes requests has neither results nor asv to read them.
     from scripts.tracker.judge import judge
@@ -79,7 +84,7 @@ def _request_of(workspace: Workspace, finding: str) -> Request:
     known = {found.id: found for found in judge(history).findings}
     if finding not in known:
         raise TrackerError(
-            f"no finding {finding}: flag_regressions --format json lists them (--commits: those of main)"
+            f"no finding {finding}: flag_regressions --format json lists them (with --commits: those of main)"
         )
     return make_request(known[finding], workspace.evidence, history.variants, read_policy().confirm)
 

@@ -24,11 +24,15 @@ from scripts.tracker.follow_state import read_state
 from scripts.tracker.follow_status import FollowStatus, days, status_json, status_of
 from scripts.tracker.harness import describe_suite, machine_name
 from scripts.tracker.history import LandedCommit
+from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import MeasurementStatus
 from scripts.tracker.processes import LOCK_FILE, holder, is_locked
 from scripts.tracker.results import read_failures, read_results
 from scripts.tracker.selection import read_selection_rules, select, since
+from scripts.tracker.time_changes import in_numbers
 from scripts.tracker.timed_results import timing_measurements
+from scripts.tracker.timing_backlog import TimingBacklog, read_backlog
+from scripts.tracker.timing_run import SUITES, cases_of
 from scripts.tracker.workspace import CommitsWorkspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +84,14 @@ def _collect(workspace: CommitsWorkspace, target: str, oldest: str | None) -> Fo
         print(f"warning: {error}", file=sys.stderr)
     timed = {t.commit for r in results for t in timing_measurements(r) if t.status is MeasurementStatus.OK}
     refreshed_at = read_state(workspace.results).refreshed_at or _made_at(workspace.cache / CLONE)
-    return status_of(line, selection, results, set(measured), timed, failures, refreshed_at)
+    gpu = _gpu(workspace)
+    return status_of(line, selection, results, set(measured), timed, gpu, failures, refreshed_at)
+
+
+def _gpu(workspace: CommitsWorkspace) -> TimingBacklog:
+    """What has its GPU time, shares it or waits; damaged files are warned of by the caller."""
+    suite = describe_suite(ROOT, SUITES[0], TIMED_TARGET)
+    return read_backlog(workspace, TIMED_TARGET, suite.version, cases_of(suite))[0]
 
 
 def _made_at(clone: Path) -> datetime.datetime | None:
@@ -98,7 +109,8 @@ def _print(status: FollowStatus, now: datetime.datetime) -> None:
     print(f"newest seen:     {_named(status.seen)}{ago}")
     print(f"newest measured: {_named(status.measured)}")
     print(f"newest timed:    {_named(status.timed)}")
-    print(f"compiled:        {status.compiled} commits; timed: {status.timings}")
+    print(f"compiled:        {status.compiled} commits")
+    print(f"GPU time:        {in_numbers(status.gpu)}")
     print(f"not applicable:  {status.not_applicable} commits share their parent's measurement")
     print(f"not on main:     {status.orphans} measured commits")
     print(f"backlog:         {backlog or 'nothing'}")

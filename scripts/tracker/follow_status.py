@@ -12,6 +12,7 @@ import msgspec
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.results import BuildFailure, CommitResults
 from scripts.tracker.selection import Selection, Why
+from scripts.tracker.timing_backlog import TimingBacklog
 
 # 1: first version.
 STATUS_SCHEMA = 1
@@ -20,15 +21,15 @@ STATUS_SCHEMA = 1
 @dataclass(frozen=True, slots=True)
 class FollowStatus:
     """Commits: of main, newest first seen; None where there is none. ``backlog``: how many are left, and why.
-    ``failures``: by kind; ``waiting``: of them, those that are tried again. ``last_result``: when the newest
-    measurement began."""
+    ``failures``: by kind; ``waiting``: of them, those that are tried again. ``gpu``: changes of code that
+    have their time or wait for it. ``last_result``: when the newest measurement began."""
 
     seen: LandedCommit | None
     refreshed_at: datetime.datetime | None
     measured: LandedCommit | None
     timed: LandedCommit | None
     compiled: int
-    timings: int
+    gpu: TimingBacklog
     not_applicable: int
     orphans: int
     backlog: Mapping[Why, int]
@@ -81,6 +82,7 @@ def status_of(
     results: Sequence[CommitResults],
     compiled: set[str],
     timed: set[str],
+    gpu: TimingBacklog,
     failures: Mapping[str, BuildFailure],
     refreshed_at: datetime.datetime | None,
 ) -> FollowStatus:
@@ -91,7 +93,7 @@ def status_of(
         measured=newest(line, compiled),
         timed=newest(line, timed),
         compiled=len(compiled),
-        timings=len(timed),
+        gpu=gpu,
         not_applicable=len(selection.not_applicable),
         orphans=len(selection.orphans),
         backlog=Counter(chosen.why for chosen in selection.chosen),

@@ -20,17 +20,19 @@ from scripts.tracker.store import atomic_write, sweep
 from scripts.tracker.workspace import Workspace
 
 LOCK_FILE = "track.lock"
+GPU_LOCK_FILE = "time.lock"
 _GRACE_S = 5  # asv ends within a second of SIGINT, unless a shell made it ignore that
 _ORPHAN_GRACE_S = 10  # until the kernel has ended a killed session
 
 
 @contextmanager
-def only_one(workspace: Workspace) -> Iterator[int]:
-    """Two runs in one checkout would install two Tritons into one environment. Yields the lock's descriptor:
-    asv inherits it, so that an asv whose driver was killed still keeps others out, until the next driver
-    stops it. The lock's file names its holder."""
+def only_one(workspace: Workspace, name: str = LOCK_FILE) -> Iterator[int]:
+    """Two runs in one checkout would install two Tritons into one environment; two that time would disturb
+    each other, which has a lock of its own (``name``): a GPU may work while a processor compiles. Yields the
+    lock's descriptor: asv, or a session, inherits it, so that one whose driver was killed still keeps others
+    out, until the next driver stops it. The lock's file names its holder."""
     workspace.cache.mkdir(parents=True, exist_ok=True)
-    path = workspace.cache / LOCK_FILE
+    path = workspace.cache / name
     with path.open("a+") as lock:
         if not _locked(lock.fileno()) and (holder_is_alive(path) or not _stop_orphans(path, lock.fileno())):
             raise TrackerError(f"{holder(path)} works in {workspace.root}: wait for it or stop it")
@@ -118,8 +120,12 @@ def stop_session(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def run_gpu_session(root: Path, python: Path, plan: dict[str, Any], options: list[str]) -> int:
-    """Run a plan by `benchmarks.session` in the Python that has cuda.core; its exit status.
+def run_gpu_session(
+    root: Path, python: Path, plan: dict[str, Any], options: list[str], lock: int | None = None
+) -> int:
+    """Run a plan by `benchmarks.session` in the Python that has cuda.core; its exit status. ``lock``: of
+    `only_one`, which the session keeps if we are killed; it is then a session of its own, to be stopped by
+    the next driver.
 
     Raises TrackerError without that Python, KeyboardInterrupt after the session has put away its blocks.
     """
@@ -130,7 +136,9 @@ def run_gpu_session(root: Path, python: Path, plan: dict[str, Any], options: lis
     plan_file = Path(plan["out"]) / "plan.json"
     atomic_write(plan_file, json.dumps(plan, indent=1).encode())
     command = [str(python), "-m", "benchmarks.session", str(plan_file), *options]
-    process = subprocess.Popen(command, cwd=root)  # noqa: S603 - our own module and plan
+    process = subprocess.Popen(  # noqa: S603 - our own module and plan
+        command, cwd=root, pass_fds=() if lock is None else (lock,), start_new_session=lock is not None
+    )
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import hashlib
 import itertools
 import json
 import tempfile
@@ -19,9 +20,9 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, write_json
 from scripts.tracker.model import Case, Commit
 from scripts.tracker.releases import known_releases
-from scripts.tracker.results import read_commits, read_variants
+from scripts.tracker.results import read_commit_results, read_commits, read_variants
 from scripts.tracker.session_files import Device, SessionFile, TimedCase
-from scripts.tracker.store import EvidenceStore, atomic_write
+from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 from scripts.tracker.timed_results import CANARY_BENCHMARK
 
 _SERIES = {"track_kernel": "kernel", "track_backward": "backward"}
@@ -52,29 +53,65 @@ def machine_name(device: Device) -> str:
 def record_sessions(
     documents: list[SessionFile], suites: list[Suite], evidence: EvidenceStore, history: Path, results: Path
 ) -> tuple[str, int]:
-    """Write one asv result file a commit into ``results``, with what asv needs to publish it.
+    """Write one asv result file a release into ``results``, with what asv needs to publish it.
 
     ``suites``: the timed one first. ``history``: the results folder whose commits.json names the commits.
     Returns the machine and how many files were written. Raises TrackerError if a timed kernel is not the one
     that ``evidence`` holds now: the results get the version of today's sources.
     """
-    machine = machine_name(documents[0].device)
-    device = documents[0].device
-    entry = {"machine": machine, "gpu": device.gpu, "driver": device.driver,
-             "power_limit_w": str(device.power_limit_w), "os": "Linux", "arch": "x86_64",
-             "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip
     known = read_commits(history)
     commits = {s.commit: s.label for d in documents for s in d.subjects}
+    _refuse_copies(documents)
+    noon = datetime.time(12)
+    dates_ms = {
+        commit: int(datetime.datetime.combine(date, noon, datetime.UTC).timestamp() * 1000)
+        for commit, date in _dates(commits, known, history).items()
+    }
+    machine = _write(documents, suites, evidence, results, dates_ms, "session")
+    write_json(results / "commits.json", known)
+    write_json(results / "variants.json", read_variants(history))
+    return machine, len(commits)
+
+
+def record_change(
+    documents: list[SessionFile], suites: list[Suite], evidence: EvidenceStore, results: Path
+) -> tuple[str, int]:
+    """The same of a session of one followed commit, beside its parent: a file for each of the two. A commit
+    has a file a session, as it stands in its own and in that of the change after it; the anchor's samples
+    stay in the session's files. ``results``: where the commits' own results are."""
+    _refuse_copies(documents)
+    commits = list(dict.fromkeys(s.commit for d in documents for s in d.subjects))[-2:]
+    dates_ms = {commit: _date_ms(results, commit) for commit in commits}
+    words = [*commits, min(d.started_at for d in documents).isoformat()]
+    name = hashlib.sha256(" ".join(words).encode()).hexdigest()[:12]
+    return _write(documents, suites, evidence, results, dates_ms, f"session-{name}"), len(commits)
+
+
+def _refuse_copies(documents: list[SessionFile]) -> None:
     if twice := {s.label for d in documents for s in d.subjects if s.copy > 1}:
         raise TrackerError(
             f"{', '.join(sorted(twice))}: one commit timed twice (A/A) is for scripts.noise only"
         )
-    dates = _dates(commits, known, history)
+
+
+def _write(
+    documents: list[SessionFile],
+    suites: list[Suite],
+    evidence: EvidenceStore,
+    results: Path,
+    dates_ms: dict[str, int],
+    environment: str,
+) -> str:
+    """A file for each commit of ``dates_ms``, and what asv must know of machine and benchmarks."""
+    device = documents[0].device
+    machine = machine_name(device)
+    entry = {"machine": machine, "gpu": device.gpu, "driver": device.driver,
+             "power_limit_w": str(device.power_limit_w), "os": "Linux", "arch": "x86_64",
+             "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip
     for document in documents:
         _check_identities(document, evidence)
-    for commit, date in dates.items():
-        noon = datetime.datetime.combine(date, datetime.time(12), datetime.UTC)
-        row = Results({**entry, "python": "3"}, {}, commit, int(noon.timestamp() * 1000), "3", "session", {})
+    for commit, date_ms in dates_ms.items():
+        row = Results({**entry, "python": "3"}, {}, commit, date_ms, "3", environment, {})
         for suite in suites:
             for name in suite.benchmarks:
                 _add_benchmark(row, name, suite, documents, commit)
@@ -86,11 +123,28 @@ def record_sessions(
                 atomic_write(results / written.relative_to(staging), written.read_bytes())
     write_json(results / machine / "machine.json", {**entry, "version": 1})
     write_json(results / "flops.json", suites[0].flops)
-    write_json(results / "commits.json", known)
-    write_json(results / "variants.json", read_variants(history))
     benchmarks = {name: _metadata(name, suite) for suite in suites for name in suite.benchmarks}
-    atomic_write(results / "benchmarks.json", json.dumps({**benchmarks, "version": 2}, indent=1).encode())
-    return machine, len(commits)
+    content = json.dumps({**_listed(results), **benchmarks, "version": 2}, indent=1)
+    atomic_write(results / "benchmarks.json", content.encode())
+    return machine
+
+
+def _listed(results: Path) -> dict[str, Any]:
+    """What asv wrote of the other benchmarks of this folder: publish shows none that is not listed. A damaged
+    list is made anew: asv writes its part with the next commit."""
+    try:
+        return dict(json.loads(read_regular(results / "benchmarks.json")))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _date_ms(results: Path, commit: str) -> int:
+    """Of a followed commit, as asv had it when its code was measured."""
+    for path in sorted(results.glob(f"*/{commit[:8]}-*.json")):
+        found = read_commit_results(path)
+        if found.commit == commit and found.date_ms is not None:
+            return found.date_ms
+    raise TrackerError(f"{commit[:10]} is not measured in {results}: make follow measures it first")
 
 
 def _dates(commits: dict[str, str], known: list[Commit], history: Path) -> dict[str, datetime.date]:

@@ -24,7 +24,7 @@ from scripts.tracker.session_files import BATCH, HEADS
 from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 
 SCHEMA = 1
-_SUPPORT = "support"  # forward, preprocess and conversion; see `kernels.record`
+SUPPORT = "support"  # forward, preprocess and conversion; see `kernels.record`
 _RECORD = re.compile(r"records(/[A-Za-z0-9][A-Za-z0-9._-]*){3}/[a-z0-9_]+\.json")
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{64}\.zst")
 _FINDING = re.compile(r"[0-9a-f]{12}")
@@ -60,7 +60,7 @@ def make_request(
     names = [finding.candidate, finding.reference, *controls]
     files: dict[str, str] = {}
     for commit in (finding.before, finding.after):
-        for name in [*names, _SUPPORT]:
+        for name in [*names, SUPPORT]:
             files |= _files_of(store, finding.target, commit, case, name, name in names[:2])
     question = Question.about(finding)
     return Request(
@@ -90,10 +90,10 @@ def _files_of(
 ) -> dict[str, str]:
     evidence = store.load(target, commit.commit, case, name)
     if evidence is None or evidence.status != "ok":
-        if needed or name == _SUPPORT:
+        if needed or name == SUPPORT:
             raise TrackerError(
                 f"{name} at {commit.label} is not in {store.root} ({case}): "
-                f'make track RELEASES="{commit.label}" compiles it'
+                f'make track RELEASES="{commit.label}" compiles it, make follow if it is of main'
             )
         return {}
     try:

@@ -61,6 +61,7 @@ class CommitResults:
     benchmarks: dict[str, Benchmark]
     setup_duration_s: float  # of all `setup_cache`: here, of compiling
     setup: str = ""  # GPU, driver and power limit as the machine file had them that day
+    date_ms: int | None = None  # of the commit, as asv had it
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class _AsvFile(msgspec.Struct):
     results: dict[str, list[Any] | None]
     durations: dict[str, float | None]
     version: int
+    date: int | None = None
 
 
 def read_commit_results(path: Path) -> CommitResults:
@@ -113,7 +115,7 @@ def read_commit_results(path: Path) -> CommitResults:
         setup = " ".join(f"{name} {raw.params[name]}" for name in _SETUP if name in raw.params)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError, MemoryError) as error:
         raise TrackerError(f"{path}: not a whole asv result file ({error}); {remedy(path)}") from error
-    return CommitResults(path, raw.commit_hash, machine, benchmarks, sum(setups), setup)
+    return CommitResults(path, raw.commit_hash, machine, benchmarks, sum(setups), setup, raw.date)
 
 
 def _read_row(row: dict[str, Any]) -> Benchmark:

@@ -96,6 +96,7 @@ class SessionFile(msgspec.Struct):
     subjects: list[Subject]
     canaries: dict[str, Canary]
     blocks: list[Block]
+    reused_from: str | None = None  # the session whose samples these are; None: taken now
 
     def samples(self, subject: Subject, series: str) -> list[float]:
         """Valid samples in block order; of the kernel whose timing it shares, if it shares one."""

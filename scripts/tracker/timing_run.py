@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from scripts.tracker.errors import TrackerError, printable
-from scripts.tracker.harness import describe_suite
+from scripts.tracker.harness import Suite, describe_suite
 from scripts.tracker.judge import TIMED_TARGET
-from scripts.tracker.model import Commit
+from scripts.tracker.model import Case, Commit
 from scripts.tracker.recording import record_sessions
-from scripts.tracker.session_files import BATCH, HEADS, read_sessions
+from scripts.tracker.session_files import BATCH, HEADS, SessionFile, read_sessions
 from scripts.tracker.workspace import Workspace
 
-_SUITES = ("benchmarks.attention_backward", "benchmarks.controls")
+SUITES = ("benchmarks.attention_backward", "benchmarks.controls")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ def make_plan(
     n_ctx: list[int],
     effort: Effort,
     fresh: bool = False,
+    seed: int = 1,
 ) -> dict[str, Any]:
     """A plan for `benchmarks.session` (see `kernels.plan.Plan`): all commits side by side in one process.
 
@@ -61,7 +62,7 @@ def make_plan(
             {"head_dim": d, "causal": True, "dtype": "fp16", "n_ctx": n, "batch": BATCH, "heads": HEADS}
             for d, n in itertools.product(head_dims, n_ctx)
         ],
-        "seed": 1,
+        "seed": seed,
         "min_blocks": effort.min_blocks,
         "max_blocks": effort.max_blocks,
         "backward_blocks": effort.backward_blocks,
@@ -88,17 +89,31 @@ def _is_finished(folder: Path, cases: int) -> bool:
 
 def suite_choices(root: Path) -> tuple[list[str], list[int], list[int]]:
     """What the timed suite has: variants, n_ctx, head_dims."""
-    params = describe_suite(root, _SUITES[0], TIMED_TARGET).params
-    variants, n_ctx, head_dims = ([literal_eval(word) for word in axis] for axis in params[:3])
+    return _choices(describe_suite(root, SUITES[0], TIMED_TARGET))
+
+
+def _choices(suite: Suite) -> tuple[list[str], list[int], list[int]]:
+    variants, n_ctx, head_dims = ([literal_eval(word) for word in axis] for axis in suite.params[:3])
     return variants, n_ctx, head_dims
+
+
+def cases_of(suite: Suite) -> list[Case]:
+    """Every case of the timed suite."""
+    _, n_ctx, head_dims = _choices(suite)
+    return [Case(d, True, "fp16", n) for d, n in itertools.product(head_dims, n_ctx)]
 
 
 def record_folder(workspace: Workspace, folder: Path, results: Path) -> str:
     """Session files into asv results; says what was written."""
-    suites = [describe_suite(workspace.root, module, TIMED_TARGET) for module in _SUITES]
+    suites = [describe_suite(workspace.root, module, TIMED_TARGET) for module in SUITES]
     documents = read_sessions(folder)
     machine, commits = record_sessions(documents, suites, workspace.evidence, workspace.results, results)
-    lines = [f"{results / machine}: {commits} commits, {len(documents)} cases"]
+    return in_words(results / machine, commits, documents)
+
+
+def in_words(results: Path, commits: int, documents: list[SessionFile]) -> str:
+    """What was recorded, and what could not be timed."""
+    lines = [f"{results}: {commits} commits, {len(documents)} cases"]
     lines += [
         f"no valid data: {d.case.head_dim}, {d.case.n_ctx}: {d.note}" for d in documents if d.status != "ok"
     ]

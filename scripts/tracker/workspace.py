@@ -102,6 +102,11 @@ class CommitsWorkspace(Workspace):
         return self.root / ".asv" / "commits" / "report"
 
     @property
+    def sessions(self) -> Path:
+        """Apart from those of releases: what is used again must have its results among these."""
+        return self.cache / "commit-sessions"
+
+    @property
     def recorded(self) -> Path:
         """No measured commits are shipped; the folder need not exist."""
         return self.root / "benchmarks" / "recorded_commits"

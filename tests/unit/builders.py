@@ -207,7 +207,8 @@ def record_document(
 def write_record(store: Path, record: dict[str, Any]) -> Path:
     canonical = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
     document = {"sha256": hashlib.sha256(canonical).hexdigest(), "record": record}
-    folder = store / "records" / "cuda-90" / str(record["commit"]) / "hd64-causal-fp16"
+    case = f"hd{record['case']['head_dim']}-causal-fp16"
+    folder = store / "records" / "cuda-90" / str(record["commit"]) / case
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record['variant']}.json"
     path.write_text(json.dumps(document, indent=1, sort_keys=True))

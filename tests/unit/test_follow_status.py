@@ -17,6 +17,7 @@ from scripts.tracker.follow_status import FollowStatus, last_started, status_jso
 from scripts.tracker.processes import LOCK_FILE, holder, is_locked, only_one
 from scripts.tracker.results import BuildFailure, read_commit_results
 from scripts.tracker.selection import read_selection_rules, select
+from scripts.tracker.timing_backlog import TimingBacklog
 from scripts.tracker.workspace import Workspace
 
 NOW = datetime.datetime(2026, 12, 1, 12, tzinfo=datetime.UTC)
@@ -29,7 +30,8 @@ def status(
 ) -> FollowStatus:
     commits = line(6)
     selection = select(commits, read_selection_rules(read_rules()), "cuda:90", measured)
-    found = status_of(commits, selection, [], set(measured), set(), failures or {}, NOW - A_DAY)
+    gpu = TimingBacklog((), (), ())
+    found = status_of(commits, selection, [], set(measured), set(), gpu, failures or {}, NOW - A_DAY)
     return FollowStatus(**{**{f: getattr(found, f) for f in found.__slots__}, **changed})
 
 

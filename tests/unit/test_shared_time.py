@@ -1,4 +1,4 @@
-"""One timing serves all commits whose kernels are equal; neighbours are compared in a session that has both."""
+"""One timing serves all commits whose kernels are equal; neighbours are compared in a session of both."""
 
 from __future__ import annotations
 
