@@ -31,7 +31,7 @@ from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementS
 from scripts.tracker.policy import read_policy
 from scripts.tracker.stages import NOT_COMPARED, StageComparer
 from scripts.tracker.substitution import FED, Proof, Side, Swap, Trial, narrow_by_texts, prove, read_trials
-from scripts.tracker.throwaway import install_triton, throwaway_environment
+from scripts.tracker.throwaway import install_release, throwaway_environment
 from scripts.tracker.workspace import Workspace
 
 _REASON_WIDTH = 120
@@ -145,7 +145,7 @@ def _try_both(console: Console, workspace: Workspace, question: Question) -> dic
             console.print(
                 f"Triton {label}: download, install, feed {len(FED)} stages of both.", highlight=False
             )
-            install_triton(python, label)
+            install_release(python, label)
             trials[side] = _feed(python, workspace, question, side)
     return trials
 

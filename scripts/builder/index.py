@@ -44,10 +44,10 @@ def waiting_wheel(version: str, folder: Path | None) -> Path | None:
     return waiting[-1] if waiting else None
 
 
-def download_release(version: str, scratch: Path) -> Path:
-    """The release's wheel for this Python. Raises BuildError."""
-    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
+def download_release(version: str, scratch: Path, python: Path | None = None) -> Path:
+    """The release's wheel for a Python; None: for this one. Raises BuildError."""
+    named = str(python or f"Python {sys.version_info.major}.{sys.version_info.minor}")
+    command = [str(python or sys.executable), "-m", "pip", "download", "--no-deps", "--no-cache-dir",
                "--only-binary=:all:", "--dest", str(scratch), f"triton=={version}"]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # noqa: S603
     print(done.stdout, flush=True)
@@ -64,7 +64,7 @@ def download_release(version: str, scratch: Path) -> Path:
     # Only an index that lists other versions knows what it says; a proxy or a portal lists none.
     listed = re.search(r"from versions: (?!none)", said)
     if "no matching distribution" in said and listed:
-        reason = f"no wheel of triton=={version} for {python} on the package index"
+        reason = f"no wheel of triton=={version} for {named} on the package index"
         raise BuildError(reason, False, Kind.NO_WHEEL)
     if "no matching distribution" in said:
         reason = f"cannot download triton=={version}: the package index lists no release at all"

@@ -116,7 +116,8 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One record of the store: what one Triton made of one variant for one case and target."""
+    """One record of the store: what one Triton made of one variant for one case and target. ``metrics``: of
+    all its kernels together; None where it did not compile, and for what is no variant."""
 
     commit: str
     triton_version: str
@@ -125,6 +126,7 @@ class Evidence:
     status: str
     message: str | None
     kernels: tuple[Kernel, ...]
+    metrics: dict[str, float | None] | None = None
 
     @property
     def identity(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""An environment for one Triton at a time, made for a proof and deleted after it."""
+"""An environment for one Triton at a time, made for one use and deleted after it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from scripts.tracker.errors import TrackerError
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _ASV_CONFIG = ROOT / "asv.conf.json"
-# What `kernels.substitute` needs beside Triton; the versions are those of every measurement.
+# What the measuring half needs beside Triton; the versions are those of every measurement.
 _NEEDED = ("numpy", "filelock", "setuptools", "zstandard", "nvidia-cuda-nvdisasm")
 
 
 @contextlib.contextmanager
-def throwaway_environment(folder: Path) -> Iterator[Path]:
-    """The Python of a new environment without a Triton; the folder is deleted at the end.
+def throwaway_environment(folder: Path, base: Path | None = None) -> Iterator[Path]:
+    """The Python of a new environment without a Triton; the folder is deleted at the end. ``base``: the
+    Python to make it of; None: the one that runs this.
 
     Raises TrackerError if it cannot be made.
     """
     try:
         folder.mkdir(parents=True)
     except FileExistsError as error:
-        raise TrackerError(
-            f"{folder} is there: another prove is running, or was killed; delete it"
-        ) from error
+        raise TrackerError(f"{folder} is there: another run uses it, or one was killed; delete it") from error
     try:
-        _run([sys.executable, "-m", "virtualenv", "--quiet", str(folder)])
+        of = ["--python", str(base)] if base else []
+        _run([sys.executable, "-m", "virtualenv", "--quiet", *of, str(folder)])
         python = folder / "bin" / "python"
         _pip(python, "install", *_requirements())
         yield python
@@ -43,18 +43,28 @@ def throwaway_environment(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def install_triton(python: Path, version: str) -> None:
+def install_release(python: Path, version: str) -> None:
     """Put this release there in place of another: one wheel at a time is on the disk. Raises TrackerError."""
-    _pip(python, "uninstall", "--yes", "triton")
     scratch = python.parent.parent / "wheel"
     scratch.mkdir(exist_ok=True)
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints pip's log, for asv's
-            wheel = download_release(version, scratch)
+            wheel = download_release(version, scratch, python)
     except BuildError as error:
-        raise TrackerError(f"{error}; prove needs both releases from the package index") from error
-    _pip(python, "install", "--no-deps", str(wheel))
+        raise TrackerError(f"{error}; a release comes from the package index") from error
+    install_wheel(python, wheel)
     wheel.unlink()
+
+
+def install_wheel(python: Path, wheel: Path) -> None:
+    """Put this Triton there in place of another. Raises TrackerError."""
+    uninstall_triton(python)
+    _pip(python, "install", "--no-deps", str(wheel))
+
+
+def uninstall_triton(python: Path) -> None:
+    """Raises TrackerError."""
+    _pip(python, "uninstall", "--yes", "triton")
 
 
 def _requirements() -> list[str]:

@@ -28,6 +28,12 @@ MISTAKES: dict[str, list[tuple[str, int, str]]] = {
         ("--backtest FOLDER --history FILE", 2, "FILE"),
         ("--write-history FILE", 2, "FILE"),
     ],
+    "compare": [
+        ("", 2, "--base, --head"),
+        ("--base 3.8.0 --head nonsense", 2, "'nonsense' is no release (like 3.2.0), no wheel"),
+        ("--base missing.whl --head 3.8.0", 2, "missing.whl: no such wheel"),
+        ("--base 3.8.0 --head FOLDER", 2, "FOLDER"),
+    ],
     "bisect_range": [
         ("", 2, "name a --finding, or --metric"),
         ("--finding 0 --budget 0", 2, "--budget: at least 1"),

@@ -203,7 +203,7 @@ def test_an_environment_that_cannot_be_made_is_one_error_and_leaves_nothing(
 def test_two_proofs_do_not_share_an_environment(tmp_path: Path) -> None:
     (tmp_path / "prove").mkdir()
     with (
-        pytest.raises(TrackerError, match="another prove is running, or was killed; delete it"),
+        pytest.raises(TrackerError, match="another run uses it, or one was killed; delete it"),
         throwaway.throwaway_environment(tmp_path / "prove"),
     ):
         pass
