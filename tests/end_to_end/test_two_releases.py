@@ -10,21 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from end_to_end_project import copy_project
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.end_to_end
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what git would clone, with nothing measured, and its own home for asv's machine list."""
-    copy = tmp_path_factory.mktemp("project")
-    for name in ("asv.conf.json", "benchmarks", "kernels", "scripts", "pyproject.toml"):
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy / name)
+    copy = copy_project(tmp_path_factory.mktemp("tracked") / "project")
     shutil.rmtree(copy / "benchmarks" / "recorded", ignore_errors=True)
     return copy
 
