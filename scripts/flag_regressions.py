@@ -2,6 +2,9 @@
 
     python -m scripts.flag_regressions --format json
     python -m scripts.flag_regressions --releases "3.8.0 3.9.0"
+    python -m scripts.flag_regressions --benchmark-json old.json new.json
+
+--benchmark-json: of files that `pytest benchmarks/local --benchmark-json FILE` wrote, and nothing else.
 
 Exit status: 0 no finding, 1 findings, 2 could not judge (nothing measured, or a file is damaged).
 """
@@ -13,13 +16,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from scripts.tracker.benchmark_files import read_benchmark_files
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.comment import render_all
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
-from scripts.tracker.judge import judge
+from scripts.tracker.harness import describe_suite
+from scripts.tracker.judge import TIMED_TARGET, judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
 from scripts.tracker.saying import standings_of
+from scripts.tracker.timing_run import SUITES
 from scripts.tracker.workspace import workspace_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,9 +40,18 @@ def main() -> int:
         action="store_true",
         help="judge the commits of main that make follow measured, not releases",
     )
+    parser.add_argument(
+        "--benchmark-json", nargs="+", type=Path, metavar="FILE", help="pytest-benchmark's, oldest first"
+    )
     options = parser.parse_args()
+    if options.benchmark_json and (options.commits or options.releases):
+        parser.error("--benchmark-json: judges these files alone, so no --releases and no --commits")
     workspace = workspace_of(ROOT, options.commits)
-    history = load_history(workspace)
+    if options.benchmark_json:
+        suite = describe_suite(ROOT, SUITES[0], TIMED_TARGET)
+        history = read_benchmark_files(options.benchmark_json, dict(suite.variants))
+    else:
+        history = load_history(workspace)
     if chosen := set(options.releases.replace(",", " ").split()):
         if unknown := chosen - {c.label for c in history.commits}:
             raise TrackerError(f"unknown releases: {', '.join(sorted(unknown))}; make track measures them")
