@@ -115,11 +115,24 @@ def _label(word: str) -> str:
         return printable(path.name.split("-")[1] if path.name.count("-") > 1 else path.stem)[:_LABEL_WIDTH]
     if not path.is_dir():
         return word[:_LABEL_WIDTH]
-    command = ["git", "-C", str(path), "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*"]
+    found = _described(path.resolve()) or path.resolve().name
+    return printable(found)[:_LABEL_WIDTH]
+
+
+def _described(folder: Path) -> str | None:
+    """By git, where the folder is a checkout or its `python`: another project's repository around it says
+    nothing of the Triton inside."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top is None or Path(top) not in (folder, folder.parent):
+        return None
+    return _git(folder, "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*")
+
+
+def _git(folder: Path, *words: str) -> str | None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *words]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:
-        return path.resolve().name[:_LABEL_WIDTH]
-    described = done.stdout.strip()
-    return printable(described if done.returncode == 0 and described else path.resolve().name)[:_LABEL_WIDTH]
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

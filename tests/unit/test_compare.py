@@ -240,6 +240,12 @@ def test_a_checkout_is_called_by_its_commit_and_marked_if_it_was_edited(tmp_path
     assert parse_sides("3.8.0", str(root))[1].commit.label == f"{sha}+"
 
 
+def test_a_package_inside_another_project_is_not_called_by_that_ones_commit(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    root = checkout(tmp_path / "lib" / "site-packages", ".")
+    assert parse_sides("3.8.0", str(root))[1].commit.label == "site-packages"
+
+
 def test_two_sides_of_one_name_are_told_apart() -> None:
     base, head = parse_sides("3.8.0", "3.8.0")
     assert [base.commit.label, head.commit.label] == ["3.8.0 (base)", "3.8.0 (head)"]
