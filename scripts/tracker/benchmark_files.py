@@ -14,7 +14,6 @@ import msgspec
 from scripts.tracker.errors import TrackerError, printable
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, Commit, MeasurementStatus, TimingMeasurement, VariantFacts
-from scripts.tracker.recording import machine_name
 from scripts.tracker.results import WORD
 from scripts.tracker.session_files import Device, TimedCase
 from scripts.tracker.store import read_regular
@@ -69,7 +68,7 @@ def read_benchmark_files(paths: Sequence[Path], variants: dict[str, VariantFacts
                 continue
             into = history.canaries if ours.is_canary else history.timings
             into.append(_timing(commit, ours, samples_s))
-            history.machines[machine_name(ours.device)] = {
+            history.machines[ours.device.machine] = {
                 "gpu": ours.device.gpu,
                 "driver": ours.device.driver,
             }
@@ -101,7 +100,7 @@ def _read(path: Path) -> list[tuple[_Ours, list[float]]]:
 
 
 def _timing(commit: Commit, ours: _Ours, samples_s: list[float]) -> TimingMeasurement:
-    machine = machine_name(ours.device)
+    machine = ours.device.machine
     return TimingMeasurement(
         commit=commit.commit,
         variant=ours.what,

@@ -18,7 +18,6 @@ from scripts.tracker.model import (
     TimingMeasurement,
     VariantFacts,
 )
-from scripts.tracker.recording import machine_name
 from scripts.tracker.session_files import SessionFile, read_sessions
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.workspace import Workspace
@@ -76,7 +75,7 @@ def add_times(history: History, folder: Path) -> None:
     for document in documents:
         history.timings += _timings(document, history.variants)
         history.canaries += _canaries(document, history.commits)
-        history.machines[machine_name(document.device)] = {
+        history.machines[document.device.machine] = {
             "gpu": document.device.gpu,
             "driver": document.device.driver,
         }
@@ -109,7 +108,7 @@ def _time(
     document: SessionFile, commit: str, variant: str, status: MeasurementStatus, samples_s: list[float]
 ) -> TimingMeasurement:
     case = document.case
-    machine = machine_name(document.device)
+    machine = document.device.machine
     return TimingMeasurement(
         commit=commit,
         variant=variant,

@@ -21,7 +21,7 @@ from scripts.tracker.harness import Suite, write_json
 from scripts.tracker.model import Case, Commit
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commit_results, read_commits, read_variants
-from scripts.tracker.session_files import Device, SessionFile, TimedCase
+from scripts.tracker.session_files import SessionFile, TimedCase
 from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 from scripts.tracker.timed_results import CANARY_BENCHMARK
 
@@ -41,13 +41,6 @@ class _Key:
     def is_of(self, case: TimedCase) -> bool:
         names = ("n_ctx", "head_dim", "causal", "dtype")
         return all(getattr(case, name) == getattr(self, name) for name in names)
-
-
-def machine_name(device: Device) -> str:
-    """asv's name for an epoch, like "h200-580.159.04": the GPU's model and the driver."""
-    words = device.gpu.lower().replace("nvidia", "").split() or ["gpu"]
-    name = "-".join([*words, device.driver])
-    return "".join(c if c.isalnum() or c in ".-" else "-" for c in name)
 
 
 def record_sessions(
@@ -104,7 +97,7 @@ def _write(
 ) -> str:
     """A file for each commit of ``dates_ms``, and what asv must know of machine and benchmarks."""
     device = documents[0].device
-    machine = machine_name(device)
+    machine = device.machine
     entry = {"machine": machine, "gpu": device.gpu, "driver": device.driver,
              "power_limit_w": str(device.power_limit_w), "os": "Linux", "arch": "x86_64",
              "cpu": "any", "num_cpu": "any", "ram": "any"}  # fmt: skip

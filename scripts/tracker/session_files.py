@@ -81,6 +81,13 @@ class Device(msgspec.Struct, frozen=True):
     persistence_mode: bool | None = None
     uuid: str | None = None
 
+    @property
+    def machine(self) -> str:
+        """asv's name for an epoch, like "h200-580.159.04": the GPU's model and the driver."""
+        words = self.gpu.lower().replace("nvidia", "").split() or ["gpu"]
+        name = "-".join([*words, self.driver])
+        return "".join(c if c.isalnum() or c in ".-" else "-" for c in name)
+
 
 class SessionFile(msgspec.Struct):
     """One case of a session; see `kernels.session_file`."""

@@ -24,7 +24,7 @@ from builders import (
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite
 from scripts.tracker.model import Commit, MeasurementStatus, TimingMeasurement
-from scripts.tracker.recording import machine_name, record_sessions
+from scripts.tracker.recording import record_sessions
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_flops, read_results
 from scripts.tracker.session_files import Device, read_sessions
@@ -211,7 +211,7 @@ def test_the_folder_says_device_flops_and_benchmarks(folders: Folders) -> None:
     ],
 )
 def test_a_machine_is_named_by_gpu_and_driver(gpu: str, driver: str, name: str) -> None:
-    assert machine_name(Device(gpu, driver, 700.0)) == name
+    assert Device(gpu, driver, 700.0).machine == name
 
 
 @pytest.mark.parametrize(
