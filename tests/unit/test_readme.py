@@ -14,7 +14,8 @@ PAGES = sorted(
     [ROOT / "README.md", ROOT / ".github" / "RUNNING.md"]
     + [page for folder in ("kernels", "benchmarks", "scripts") for page in (ROOT / folder).glob("*.md")]
 )
-_LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _COMMAND = re.compile(r"python -m scripts\.(\w+)")
 
 
@@ -25,11 +26,19 @@ def comparison() -> list[list[str]]:
     return rows[2:]
 
 
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in _HEADING.findall(page.read_text())}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_commands_of_a_page_exist(page: Path) -> None:
     text = page.read_text()
-    links = [link for link in _LINK.findall(text) if not link.startswith(("http://", "https://"))]
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    links = [link for link in _LINK.findall(text) if not link[0].startswith(("http://", "https://"))]
+    assert [link for link, _ in links if not (page.parent / link).exists()] == []
+    for link, anchor in links:
+        if anchor:
+            assert anchor in anchors(page.parent / link if link else page), f"{link}#{anchor}"
     assert set(_COMMAND.findall(text)) <= dict(list_commands()).keys()
 
 
