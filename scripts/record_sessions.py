@@ -18,7 +18,7 @@ from pathlib import Path
 from scripts.tracker.change_sessions import record_folder_of_change, session_folders, timed_suites
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import TrackerError, printable, run_command
-from scripts.tracker.timing_run import record_folder
+from scripts.tracker.recording import record_folder
 from scripts.tracker.workspace import CommitsWorkspace, Workspace
 
 ROOT = Path(__file__).resolve().parent.parent

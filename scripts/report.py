@@ -18,9 +18,9 @@ from pathlib import Path
 
 from plotly.offline import get_plotlyjs
 
-from scripts.site.folder import replace_site
-from scripts.site.render import SITE, render_site
-from scripts.site.sources import read_sources
+from scripts.pages.folder import replace_site
+from scripts.pages.render import SITE, render_site
+from scripts.pages.sources import read_sources
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import EXIT_CANNOT_JUDGE, printable, run_command
 from scripts.tracker.judge import judge

@@ -29,9 +29,8 @@ from scripts.tracker.model import MeasurementStatus
 from scripts.tracker.processes import LOCK_FILE, holder, is_locked
 from scripts.tracker.results import read_failures, read_results
 from scripts.tracker.selection import read_selection_rules, select, since
-from scripts.tracker.time_changes import in_numbers
 from scripts.tracker.timed_results import timing_measurements
-from scripts.tracker.timing_backlog import TimingBacklog, read_backlog
+from scripts.tracker.timing_backlog import TimingBacklog, in_numbers, read_backlog
 from scripts.tracker.timing_run import SUITES, cases_of
 from scripts.tracker.workspace import CommitsWorkspace
 

@@ -31,10 +31,11 @@ from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Commit
 from scripts.tracker.processes import GPU_LOCK_FILE, only_one, run_gpu_session
+from scripts.tracker.recording import record_folder
 from scripts.tracker.results import read_commits
 from scripts.tracker.store import atomic_write
 from scripts.tracker.time_changes import ChangeTimer
-from scripts.tracker.timing_run import Effort, make_plan, record_folder, suite_choices
+from scripts.tracker.timing_run import Effort, make_plan, suite_choices
 from scripts.tracker.workspace import CommitsWorkspace, Workspace
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,12 +12,12 @@ from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, describe_suite, write_json
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Case, Commit
-from scripts.tracker.recording import record_change
+from scripts.tracker.recording import in_words, record_change
 from scripts.tracker.request import SUPPORT
 from scripts.tracker.session_files import read_sessions
 from scripts.tracker.store import EvidenceStore, atomic_write
 from scripts.tracker.timing_backlog import Change, keep_anchor, read_anchor
-from scripts.tracker.timing_run import SUITES, Effort, in_words, make_plan
+from scripts.tracker.timing_run import SUITES, Effort, make_plan
 from scripts.tracker.workspace import Workspace
 
 _LABEL_DIGITS = 10

@@ -16,14 +16,17 @@ from typing import Any
 from asv.results import Results
 from asv.runner import BenchmarkResult
 
-from scripts.tracker.errors import TrackerError
-from scripts.tracker.harness import Suite, write_json
+from scripts.tracker.errors import TrackerError, printable
+from scripts.tracker.harness import Suite, describe_suite, write_json
+from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Case, Commit
 from scripts.tracker.releases import known_releases
 from scripts.tracker.results import read_commit_results, read_commits, read_variants
-from scripts.tracker.session_files import SessionFile, TimedCase
+from scripts.tracker.session_files import SessionFile, TimedCase, read_sessions
 from scripts.tracker.store import EvidenceStore, atomic_write, read_regular
 from scripts.tracker.timed_results import CANARY_BENCHMARK
+from scripts.tracker.timing_run import SUITES
+from scripts.tracker.workspace import Workspace
 
 _SERIES = {"track_kernel": "kernel", "track_backward": "backward"}
 
@@ -215,3 +218,26 @@ def _canary(documents: list[SessionFile], key: _Key) -> list[float] | float | No
                 return float("nan")
             return None if document.status == "no_valid_data" else document.valid(taken, "kernel") or None
     return float("nan")
+
+
+def record_folder(workspace: Workspace, folder: Path, results: Path) -> str:
+    """Session files into asv results; says what was written."""
+    suites = [describe_suite(workspace.root, module, TIMED_TARGET) for module in SUITES]
+    documents = read_sessions(folder)
+    machine, commits = record_sessions(documents, suites, workspace.evidence, workspace.results, results)
+    return in_words(results / machine, commits, documents)
+
+
+def in_words(results: Path, commits: int, documents: list[SessionFile]) -> str:
+    """What was recorded, and what could not be timed."""
+    lines = [f"{results}: {commits} commits, {len(documents)} cases"]
+    lines += [
+        f"no valid data: {d.case.head_dim}, {d.case.n_ctx}: {d.note}" for d in documents if d.status != "ok"
+    ]
+    bad = {(s.variant, s.label, s.status, s.message) for d in documents for s in d.subjects
+           if s.status in ("failed", "wrong", "not_compiled")}  # fmt: skip
+    lines += [
+        f"{status}: {variant} at {label}: {message}"
+        for variant, label, status, message in sorted(bad, key=str)
+    ]
+    return printable("\n".join(lines))

@@ -19,7 +19,7 @@ from scripts.tracker.errors import EXIT_INTERRUPTED, TrackerError, printable
 from scripts.tracker.harness import Suite
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.processes import GPU_LOCK_FILE, only_one, run_gpu_session
-from scripts.tracker.timing_backlog import Change, TimingBacklog, read_backlog
+from scripts.tracker.timing_backlog import Change, in_numbers, read_backlog
 from scripts.tracker.timing_run import Effort
 from scripts.tracker.workspace import Workspace
 
@@ -94,11 +94,3 @@ class ChangeTimer:
             print(f"warning: {printable(str(error))}", file=sys.stderr)
         self.say(in_numbers(backlog))
         return list(backlog.changes if self.fresh else backlog.waiting)[:limit]
-
-
-def in_numbers(backlog: TimingBacklog) -> str:
-    """Timed, shared and waiting are three things."""
-    return (
-        f"{backlog.timed} changes of code timed, {len(backlog.waiting)} wait for a GPU; "
-        f"{len(backlog.sharing)} commits have their parent's code and share its time"
-    )

@@ -50,6 +50,14 @@ class TimingBacklog:
         return len(self.changes) - len(self.waiting)
 
 
+def in_numbers(backlog: TimingBacklog) -> str:
+    """Timed, shared and waiting are three things."""
+    return (
+        f"{backlog.timed} changes of code timed, {len(backlog.waiting)} wait for a GPU; "
+        f"{len(backlog.sharing)} commits have their parent's code and share its time"
+    )
+
+
 def timing_backlog(
     commits: Sequence[Commit], codes: Codes, timings: Sequence[TimingMeasurement], cases: Sequence[Case]
 ) -> TimingBacklog:

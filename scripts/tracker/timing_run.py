@@ -1,5 +1,4 @@
-"""From a choice of commits to a session's plan, and from its files to asv results. The session itself is run
-by the measuring half, in a Python of its own."""
+"""From a choice of commits to a session's plan. The session itself is run by the measuring half."""
 
 from __future__ import annotations
 
@@ -11,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scripts.tracker.errors import TrackerError, printable
+from scripts.tracker.errors import TrackerError
 from scripts.tracker.harness import Suite, describe_suite
 from scripts.tracker.judge import TIMED_TARGET
 from scripts.tracker.model import Case, Commit
-from scripts.tracker.recording import record_sessions
-from scripts.tracker.session_files import BATCH, HEADS, SessionFile, read_sessions
+from scripts.tracker.session_files import BATCH, HEADS
 from scripts.tracker.workspace import Workspace
 
 SUITES = ("benchmarks.attention_backward", "benchmarks.controls")
@@ -101,26 +99,3 @@ def cases_of(suite: Suite) -> list[Case]:
     """Every case of the timed suite."""
     _, n_ctx, head_dims = _choices(suite)
     return [Case(d, True, "fp16", n) for d, n in itertools.product(head_dims, n_ctx)]
-
-
-def record_folder(workspace: Workspace, folder: Path, results: Path) -> str:
-    """Session files into asv results; says what was written."""
-    suites = [describe_suite(workspace.root, module, TIMED_TARGET) for module in SUITES]
-    documents = read_sessions(folder)
-    machine, commits = record_sessions(documents, suites, workspace.evidence, workspace.results, results)
-    return in_words(results / machine, commits, documents)
-
-
-def in_words(results: Path, commits: int, documents: list[SessionFile]) -> str:
-    """What was recorded, and what could not be timed."""
-    lines = [f"{results}: {commits} commits, {len(documents)} cases"]
-    lines += [
-        f"no valid data: {d.case.head_dim}, {d.case.n_ctx}: {d.note}" for d in documents if d.status != "ok"
-    ]
-    bad = {(s.variant, s.label, s.status, s.message) for d in documents for s in d.subjects
-           if s.status in ("failed", "wrong", "not_compiled")}  # fmt: skip
-    lines += [
-        f"{status}: {variant} at {label}: {message}"
-        for variant, label, status, message in sorted(bad, key=str)
-    ]
-    return printable("\n".join(lines))

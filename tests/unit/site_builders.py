@@ -7,9 +7,9 @@ from typing import Any
 
 from builders import COMMITS, FACTS, HD64, NARROWER, NEW, OLD, TARGET, VERSION, finding, history, measured
 
-from scripts.site.render import render_site
-from scripts.site.sources import Sources
-from scripts.site.telemetry import Telemetry, TelemetryFiles
+from scripts.pages.render import render_site
+from scripts.pages.sources import Sources
+from scripts.pages.telemetry import Telemetry, TelemetryFiles
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.measured import History

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.site.code_sides import MOST_ROWS, Line, Row, SideReader, around_path
+from scripts.pages.code_sides import MOST_ROWS, Line, Row, SideReader, around_path
 from scripts.tracker.model import Kernel, Stage
 
 LOOP = """.L_x_1:

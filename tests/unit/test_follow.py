@@ -51,7 +51,7 @@ def test_main_is_followed_to_the_end_and_judged(rig: FollowRig, triton: Reposito
     assert rig.follow().returncode == 0
     assert len(rig.asv_log()) == 7
     status = rig.run("status")
-    assert "compiled:        6 commits; timed: 0" in status.stdout, status.stderr
+    assert "compiled:        6 commits\n" in status.stdout, status.stderr
     assert "backlog:         nothing" in status.stdout
     assert "failures:        1 compiler error; of them 0 are tried again" in status.stdout
     assert "at work now:     nobody" in status.stdout

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from builders import COMMITS, HD64, finding
 
-from scripts.site.health import Standing, standings
+from scripts.pages.health import Standing, standings
 from scripts.tracker.model import Finding, Verdict
 
 PAIR = ("atomic_add", "inline_asm")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from builders import FACTS, HD64
 
-from scripts.site.plot_lines import MOST_POINTS, epochs_of, ratio_lines, tflops_lines, thinned
+from scripts.pages.plot_lines import MOST_POINTS, epochs_of, ratio_lines, tflops_lines, thinned
 from scripts.tracker.model import Case, Commit, MeasurementStatus, TimingMeasurement
 from scripts.tracker.policy import read_policy
 from scripts.tracker.timing import hodges_lehmann

@@ -13,9 +13,9 @@ import pytest
 from builders import COMMITS, FINDINGS, NEW, OLD, TARGET, VERSION, history, measured
 from site_builders import HOSTILE, hostile_site, long_history, site, slower, telemetry, timed_history
 
-from scripts.site.context import NEWEST
-from scripts.site.data import plot_text
-from scripts.site.plot_lines import MOST_POINTS
+from scripts.pages.context import NEWEST
+from scripts.pages.data import plot_text
+from scripts.pages.plot_lines import MOST_POINTS
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import LandedCommit
 from scripts.tracker.model import Case, Commit, Evidence, Finding, Kernel, Suspect

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.site.folder import replace_site
+from scripts.pages.folder import replace_site
 from scripts.tracker.errors import TrackerError
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from plotly.offline import get_plotlyjs
 from site_builders import HOSTILE, hostile_site, long_history, site, slower, telemetry
 
-from scripts.site.render import SITE
+from scripts.pages.render import SITE
 
 CASE = "cases/hd64-causal-fp16-n2048.html"
 FINDING = "findings/3.1.0_3.2.0_atomic_add_cuda-90.html"

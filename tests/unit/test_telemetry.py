@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scripts.site.telemetry import read_telemetry
+from scripts.pages.telemetry import read_telemetry
 from scripts.tracker.model import Case
 from scripts.tracker.workspace import Workspace
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scripts.site.plot_lines import Line
+from scripts.pages.plot_lines import Line
 from scripts.tracker.groups import SEVERITY
 from scripts.tracker.model import Case, Commit, Decision, Finding, Verdict
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import jinja2
 
-from scripts.site.code_tables import number
-from scripts.site.paths import commit_page, finding_page, is_release
-from scripts.site.sources import Sources
+from scripts.pages.code_tables import number
+from scripts.pages.paths import commit_page, finding_page, is_release
+from scripts.pages.sources import Sources
 from scripts.tracker.groups import SEVERITY, VERDICT_WORDS, FindingGroup, group_findings
 from scripts.tracker.measured import History
 from scripts.tracker.model import CodegenMeasurement, Commit, TimingMeasurement, Verdict

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from scripts.site.code_sides import SideReader, StageSides
-from scripts.site.telemetry import TelemetryFiles
+from scripts.pages.code_sides import SideReader, StageSides
+from scripts.pages.telemetry import TelemetryFiles
 from scripts.tracker.groups import CONFIRMED, FindingGroup, name_cases
 from scripts.tracker.model import Case, CodegenMeasurement, Evidence, Kernel, Stage, TimingMeasurement
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scripts.site.context import Site
-from scripts.site.health import NewestRatios, Standing, is_confirmed, standings
-from scripts.site.paths import case_page, code_page, finding_page
+from scripts.pages.context import Site
+from scripts.pages.health import NewestRatios, Standing, is_confirmed, standings
+from scripts.pages.paths import case_page, code_page, finding_page
 from scripts.tracker.groups import group_findings
 from scripts.tracker.model import Case, Commit, MeasurementStatus
 from scripts.tracker.steps import pairs

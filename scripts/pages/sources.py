@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from scripts.site.paths import is_release
-from scripts.site.telemetry import TelemetryFiles, read_telemetry
+from scripts.pages.paths import is_release
+from scripts.pages.telemetry import TelemetryFiles, read_telemetry
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.following import NOT_APPLICABLE_FILE
 from scripts.tracker.history import LandedCommit

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scripts.site.context import Site
-from scripts.site.paths import case_page
+from scripts.pages.context import Site
+from scripts.pages.paths import case_page
 from scripts.tracker.model import Case, Commit, MeasurementStatus
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from scripts.site.context import NEWEST, Site
-from scripts.site.data import case_data, script
-from scripts.site.paths import case_name, case_page, code_page
-from scripts.site.plot_lines import Line, epochs_of
+from scripts.pages.context import NEWEST, Site
+from scripts.pages.data import case_data, script
+from scripts.pages.paths import case_name, case_page, code_page
+from scripts.pages.plot_lines import Line, epochs_of
 from scripts.tracker.model import Case, TimingMeasurement
 
 

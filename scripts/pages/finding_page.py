@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scripts.site.code_sides import SideReader
-from scripts.site.context import Site
-from scripts.site.data import script
-from scripts.site.finding_parts import (
+from scripts.pages.code_sides import SideReader
+from scripts.pages.context import Site
+from scripts.pages.data import script
+from scripts.pages.finding_parts import (
     code_sides,
     confirmation_bars,
     session_of,
     stage_tables,
     telemetry_of,
 )
-from scripts.site.paths import case_page, finding_page, is_release
+from scripts.pages.paths import case_page, finding_page, is_release
 from scripts.tracker.groups import FindingGroup
 
 

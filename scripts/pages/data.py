@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from scripts.site.context import NEWEST, Site
-from scripts.site.paths import finding_page, is_release
-from scripts.site.plot_lines import Line, epochs_of
-from scripts.site.sources import Sources
+from scripts.pages.context import NEWEST, Site
+from scripts.pages.paths import finding_page, is_release
+from scripts.pages.plot_lines import Line, epochs_of
+from scripts.pages.sources import Sources
 from scripts.tracker.groups import VERDICT_WORDS, FindingGroup
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, Commit, TimingMeasurement

@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scripts.site.case_page import case_files
-from scripts.site.code_sides import SideReader
-from scripts.site.code_tables import code_tables
-from scripts.site.commit_pages import commit_list, commit_text
-from scripts.site.context import SITE, site_of
-from scripts.site.data import backward_data, script
-from scripts.site.finding_page import finding_files
-from scripts.site.health import NewestRatios, newest_ratios
-from scripts.site.index_page import index_text
-from scripts.site.paths import code_page, commit_page
-from scripts.site.plot_lines import Line, ratio_lines, tflops_lines
-from scripts.site.sources import Sources
+from scripts.pages.case_page import case_files
+from scripts.pages.code_sides import SideReader
+from scripts.pages.code_tables import code_tables
+from scripts.pages.commit_pages import commit_list, commit_text
+from scripts.pages.context import SITE, site_of
+from scripts.pages.data import backward_data, script
+from scripts.pages.finding_page import finding_files
+from scripts.pages.health import NewestRatios, newest_ratios
+from scripts.pages.index_page import index_text
+from scripts.pages.paths import code_page, commit_page
+from scripts.pages.plot_lines import Line, ratio_lines, tflops_lines
+from scripts.pages.sources import Sources
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, TimingMeasurement
 from scripts.tracker.policy import read_policy
