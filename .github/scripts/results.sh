@@ -14,7 +14,7 @@ url=${ATOMWATCH_RESULTS_URL:-${2:-$(git remote get-url origin 2>/dev/null || tru
 # Commits of main; files of sessions, so that a kernel that was timed once is not timed again.
 results=.asv/commits/results
 evidence=.cache/evidence
-sessions=.cache/sessions
+sessions=.cache/commit-sessions
 branch=.results
 # A runner's user need not have a name, and a rebase wants one as a commit does.
 as=(-c user.name=atomwatch -c user.email=atomwatch@users.noreply.github.com)

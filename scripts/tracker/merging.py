@@ -31,7 +31,7 @@ from scripts.tracker.store import EvidenceStore, Problem, atomic_write, read_obj
 
 # Where a worker's files lie: as in its checkout, or as an archive of the three folders.
 _LAYOUTS = (
-    (".asv/commits/results", ".cache/evidence", ".cache/sessions"),
+    (".asv/commits/results", ".cache/evidence", ".cache/commit-sessions"),
     ("results", "evidence", "sessions"),
 )
 _MAX_FILE_BYTES = 64 * 2**20

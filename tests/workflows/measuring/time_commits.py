@@ -40,6 +40,6 @@ session["subjects"] = [
     for subject in session["subjects"]
     if subject["commit"] in ours and subject["shared_with"] is None
 ]
-out = Path(".cache/sessions/0123456789ab")
+out = Path(".cache/commit-sessions/0123456789ab")
 out.mkdir(parents=True, exist_ok=True)
 (out / SWEEP.name).write_text(json.dumps(session))
