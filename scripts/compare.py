@@ -20,17 +20,19 @@ import shutil
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
 from scripts.confirm import DRIVER
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.comparison import ComparisonWorkspace, add_times, history_of
 from scripts.tracker.comparison_text import render
-from scripts.tracker.errors import TrackerError, run_command
+from scripts.tracker.errors import EXIT_CANNOT_JUDGE, TrackerError, run_command
 from scripts.tracker.harness import describe_suite
 from scripts.tracker.judge import TIMED_TARGET, judge
 from scripts.tracker.measured import History
 from scripts.tracker.model import Case, Stage
 from scripts.tracker.processes import only_one, run_gpu_session
-from scripts.tracker.report import findings_json
+from scripts.tracker.report import findings_json, print_summary
 from scripts.tracker.sides import parse_sides
 from scripts.tracker.store import atomic_write
 from scripts.tracker.throwaway import throwaway_environment
@@ -65,10 +67,9 @@ def main() -> int:
         print(findings_json(judgement))
     else:
         print(render(history, judgement, options.target, without_time), end="")
-    for problem in history.problems:
-        _say(f"error: {problem}")
+    print_summary(Console(stderr=True), judgement, history)  # what is not known is no "no change"
     if history.problems:
-        return 2
+        return EXIT_CANNOT_JUDGE
     return int(bool(judgement.findings))
 
 

@@ -106,8 +106,7 @@ def _timing(commit: Commit, ours: _Ours, samples_s: list[float]) -> TimingMeasur
         variant=ours.what,
         case=Case(ours.case.head_dim, ours.case.causal, ours.case.dtype, ours.case.n_ctx),
         status=MeasurementStatus.OK,
-        # What follows the last blank is the start in milliseconds. Cases of one session start one by one.
-        session=f"{machine} {int(ours.started_at.timestamp() * 1000)}",
+        session=ours.device.session(ours.started_at),  # cases of one session start one by one
         samples_s=tuple(samples_s),
         version=printable(ours.version),
         machine=machine,

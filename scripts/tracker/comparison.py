@@ -22,6 +22,7 @@ from scripts.tracker.session_files import SessionFile, read_sessions
 from scripts.tracker.store import EvidenceStore
 from scripts.tracker.workspace import Workspace
 
+_OK = MeasurementStatus.OK
 _STATUS_OF = {name: status for status, name in STATUS_IN_STORE.items()}
 
 
@@ -37,8 +38,9 @@ class ComparisonWorkspace(Workspace):
 def history_of(
     workspace: Workspace, sides: Sequence[Commit], suite: Suite, target: str, cases: Sequence[Case]
 ) -> History:
-    """The code of both sides. Raises TrackerError for a record that is missing or damaged."""
-    return History(
+    """The code of both sides. Raises TrackerError for a record that is missing or damaged, and where no
+    variant compiles on both sides: there is nothing to compare."""
+    history = History(
         commits=list(sides),
         measurements=[
             _measurement(workspace.evidence, side, target, case, variant)
@@ -49,6 +51,17 @@ def history_of(
         variants=dict(suite.variants),
         evidence=workspace.evidence,
     )
+    compiled = [
+        {(m.variant, m.case) for m in history.measurements if (m.commit, m.status) == (side.commit, _OK)}
+        for side in sides
+    ]
+    if not set.intersection(*compiled):
+        bad = next(m for m in history.measurements if m.status is not _OK)
+        message = (bad.evidence.message if bad.evidence else None) or "no message"
+        raise TrackerError(
+            f"nothing compiles on both sides; {bad.variant} at {history.label(bad.commit)}: {message}"
+        )
+    return history
 
 
 def _measurement(
@@ -114,8 +127,7 @@ def _time(
         variant=variant,
         case=Case(case.head_dim, case.causal, case.dtype, case.n_ctx),
         status=status,
-        # As in asv's results: what follows the last blank is the start in milliseconds.
-        session=f"{machine} {int(document.started_at.timestamp() * 1000)}",
+        session=document.device.session(document.started_at),
         samples_s=tuple(samples_s),
         version="compare",
         machine=machine,

@@ -88,6 +88,10 @@ class Device(msgspec.Struct, frozen=True):
         name = "-".join([*words, self.driver])
         return "".join(c if c.isalnum() or c in ".-" else "-" for c in name)
 
+    def session(self, started_at: datetime.datetime) -> str:
+        """As `timed_results` names one: what follows the last blank is the start in milliseconds."""
+        return f"{self.machine} {int(started_at.timestamp() * 1000)}"
+
 
 class SessionFile(msgspec.Struct):
     """One case of a session; see `kernels.session_file`."""

@@ -51,7 +51,7 @@ class Side:
         environment = dict(os.environ)
         environment.pop("PYTHONPATH", None)  # another Triton may be in there
         if self.folder is not None:
-            environment["PYTHONPATH"] = str(self.folder)
+            environment |= {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
         for head_dim in head_dims:
             command = [str(python), "-m", "kernels.record", "--commit", self.commit.commit,
                        "--target", target, "--head-dim", str(head_dim),

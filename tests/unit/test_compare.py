@@ -142,6 +142,20 @@ def test_skipped_and_failed_are_two_things_and_neither_is_unchanged(
     assert "skipped at base and head: `has no tl.make_tensor_descriptor`" in row_of(out, "descriptor_add`")
 
 
+def test_where_nothing_compiles_on_both_sides_there_is_no_verdict(rig: Rig, run: Callable[..., Any]) -> None:
+    rig.made["3.9.0"] = rig.made["3.8.0"] = dict.fromkeys(VARIANTS, ("", "failed", "boom"))
+    status, out, err = run()
+    assert (status, out) == (2, "")
+    assert "nothing compiles on both sides" in err
+    assert "boom" in err
+
+
+def test_what_was_not_compared_is_counted_beside_the_text(rig: Rig, run: Callable[..., Any]) -> None:
+    rig.made["3.9.0"] = rig.made["3.8.0"] = {"atomic_add": ("", "failed", "boom")}
+    _, _, err = run()
+    assert "pairs with a variant that neither commit has" in " ".join(err.split())
+
+
 def test_a_head_dim_that_says_something_else_has_a_row(rig: Rig, run: Callable[..., Any]) -> None:
     rig.made["3.9.0"] = {"atomic_add": ("slow", SCALAR)}
     whole = rig._record
@@ -279,10 +293,11 @@ def python_that(root: Path, script: str) -> Path:
 def test_a_folder_is_imported_from_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/another/triton")
     side = parse_sides("3.8.0", str(checkout(tmp_path / "triton")))[1]
-    python = python_that(tmp_path, f'echo "$PYTHONPATH" "$@" >> {tmp_path}/asked')
+    python = python_that(tmp_path, f'echo "$PYTHONPATH" "$PYTHONDONTWRITEBYTECODE" "$@" >> {tmp_path}/asked')
     side.compile(python, Workspace(tmp_path), "cuda:90", [64, 128])
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert [line.split()[0] for line in asked] == [str(side.folder)] * 2
+    # It is the user's checkout: not even compiled modules are left in it.
+    assert [line.split()[:2] for line in asked] == [[str(side.folder), "1"]] * 2
     assert "--commit head --target cuda:90 --head-dim 64" in asked[0]
 
 
