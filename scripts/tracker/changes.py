@@ -25,20 +25,26 @@ def changes_of(search: Search, track: Track) -> list[Seen]:
     sources = {
         Source.RATIO: track,
         Source.OWN: Track(track.case, track.candidate, ""),
+        Source.ALONE: Track(track.case, track.candidate, "", alone=True),
         Source.MACHINE: Track(track.case, "", ""),
     }
+    rows = {source: search.tracks[row] for source, row in sources.items() if row in search.tracks}
     found: list[Seen] = []
-    for source, row in sources.items():
-        if row in search.tracks:
-            fresh = _relevant(search, track, source, search.scan.shifts[search.tracks[row]])
-            found += [s for s in fresh if _is_new(s, found)]
-    for source in (Source.RATIO, Source.OWN):
-        at = search.tracks[sources[source]]
-        suspect = search.scan.suspects[at]
-        if suspect is not None:
-            seen = _seen(search, track, source, [*search.scan.shifts[at], suspect], -1)
-            found += [replace(seen, is_suspicion=True)] if _is_new(seen, found) else []
+    for source, row in rows.items():
+        fresh = _relevant(search, track, source, search.scan.shifts[row])
+        found += [s for s in fresh if _is_new(s, found) and _is_its_place(search, s)]
+    for source, row in rows.items():
+        suspect = search.scan.suspects[row]
+        if suspect is not None and source is not Source.MACHINE:
+            seen = _seen(search, track, source, [*search.scan.shifts[row], suspect], -1)
+            is_new = _is_new(seen, found) and _is_its_place(search, seen)
+            found += [replace(seen, is_suspicion=True)] if is_new else []
     return found
+
+
+def _is_its_place(search: Search, seen: Seen) -> bool:
+    """Where the canaries stand on both sides, they are asked, and a time alone is not."""
+    return seen.change.source is not Source.ALONE or _legs(search, seen.change).canaries is None
 
 
 def _is_new(seen: Seen, found: list[Seen]) -> bool:
@@ -48,8 +54,8 @@ def _is_new(seen: Seen, found: list[Seen]) -> bool:
 def _relevant(search: Search, track: Track, source: Source, shifts: list[Shift]) -> list[Seen]:
     """The changes big enough to matter, alone or as steps of a way that is (1.5 % and 1.5 % are 3 %)."""
     policy = search.policy
-    by_canaries = source is Source.RATIO or (source is Source.OWN and search.panel.canaries)
-    least = policy.relevant_change if by_canaries else policy.environment_change
+    by_session = source in (Source.RATIO, Source.OWN)
+    least = policy.relevant_change if by_session else policy.environment_change
     found: list[Seen] = []
     way: list[Seen] = []
     for i, shift in enumerate(shifts):

@@ -39,7 +39,7 @@ def detect(panel: Panel, roles: dict[str, Role], policy: DetectionPolicy, judged
     judged.counts[SERIES] += len(search.tracks)
     findings = [f for track in search.tracks if track.reference for f in _of_pair(search, track)]
     judged.counts.update(search.counts)
-    judged.notes += _least_in_words(search)
+    judged.notes += _least_in_words(search) + _canaries_in_words(panel)
     column = {c.commit: i for i, c in enumerate(panel.commits)}
     return sorted(findings, key=lambda f: column[f.after.commit])
 
@@ -109,13 +109,15 @@ def _support(search: Search, change: Change) -> tuple[int, bool]:
 
 
 def _of_points(search: Search, change: Change) -> FloatArray:
-    log_s = search.panel.log_s[change.case]
-    candidate = log_s[search.panel.variant(change.candidate)]
-    if change.source is Source.RATIO:
-        return np.asarray(candidate - log_s[search.panel.variant(change.reference)])
-    if search.panel.canaries:
-        return np.asarray(candidate - search.panel.canary_level()[change.case])
-    return np.asarray(candidate)
+    panel, log_s = search.panel, search.panel.log_s[change.case]
+    candidate, reference = (log_s[panel.variant(v)] for v in (change.candidate, change.reference))
+    over = {
+        Source.RATIO: lambda: candidate - reference,
+        Source.OWN: lambda: candidate - panel.canary_level()[change.case],
+        Source.ALONE: lambda: candidate,
+        Source.MACHINE: lambda: panel.canary_level()[change.case],
+    }
+    return np.asarray(over[change.source]())
 
 
 def _noise(search: Search, change: Change) -> Noise:
@@ -164,6 +166,24 @@ def _least_in_words(search: Search) -> list[str]:
         f"{search.panel.epoch}: a ratio must change by {low:.1%} to {high:.1%}, as its series spreads "
         f"(half of the series: up to {middle_one:.1%}), to be seen after {enough} sessions, and by "
         f"{max(float(np.median(late)), floor):.1%} in the middle one after {window}"
+    ]
+
+
+def _canaries_in_words(panel: Panel) -> list[str]:
+    """That the newest sessions of a case have no canary, where earlier ones had."""
+    if not panel.canaries:
+        return []  # said where the results are read
+    level = panel.by_commit(panel.canary_level())
+    since: dict[str, int] = {}
+    for row in level:
+        known = np.flatnonzero(np.isfinite(row))
+        if not len(known) or known[-1] + 1 < len(row):
+            label = panel.commits[int(known[-1]) + 1 if len(known) else 0].label
+            since[label] = since.get(label, 0) + 1
+    return [
+        f"{panel.epoch}: no canary has a valid time since {label} in {detected.count(cases, 'case')}: from "
+        "there on machine and compiler cannot be told apart"
+        for label, cases in since.items()
     ]
 
 

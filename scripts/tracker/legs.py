@@ -21,10 +21,12 @@ _SHARE = 0.5
 
 
 class Source(Enum):
-    """Which series showed a change: the pair's ratio, the candidate's own time, or the canaries'."""
+    """Which series showed a change: the pair's ratio, the candidate's own time over the canaries, alone where
+    there are none, or the canaries'."""
 
     RATIO = "ratio"
     OWN = "own"
+    ALONE = "alone"
     MACHINE = "machine"
 
 

@@ -1,7 +1,9 @@
 """Every series of a panel, searched. Pure.
 
 Three kinds a case: the ratio of each candidate to each reference, each candidate's own time over the canaries
-(what a ratio cannot see: everything slower at once), and the canaries themselves (the machine).
+(what a ratio cannot see: everything slower at once), and the canaries themselves (the machine). Where some
+sessions lack the canaries, each candidate's own time as it was, too: else everything slower at once would be
+silent there.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from scripts.tracker.unstable import unstable_windows
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One series: the ratio of a pair in a case. Without ``reference``: the candidate's own time. Without
-    ``candidate``, too: the canaries."""
+    """One series: the ratio of a pair in a case. Without ``reference``: the candidate's own time, over the
+    canaries or ``alone``. Without ``candidate``, too: the canaries."""
 
     case: int
     candidate: str
     reference: str
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +75,28 @@ def _tracks(
     """Every series, its values by commit, and the smallest change in it that matters."""
     compared = [p for p in pairs(roles) if set(p) <= set(panel.variants)]
     candidates = list(dict.fromkeys(candidate for candidate, _ in compared))
-    cases = range(len(panel.cases))
-    tracks = [Track(i, c, r) for c, r in compared for i in cases]
-    tracks += [Track(i, c, "") for c in candidates for i in cases]
-    blocks = [panel.by_commit(_of(panel, c) - _of(panel, r)) for c, r in compared]
-    relevant = [policy.relevant_change] * (len(compared) * len(cases))
-    own = panel.canary_level() if panel.canaries else 0.0
-    blocks += [panel.by_commit(_of(panel, c) - own) for c in candidates]
-    # Without canaries, sessions of one machine differ by more on their own.
-    least_own = policy.relevant_change if panel.canaries else policy.environment_change
-    relevant += [least_own] * (len(candidates) * len(cases))
+    cases = list(range(len(panel.cases)))
+    over = panel.canary_level()
+    bare = [i for i in cases if np.isnan(over[i]).any()]
+    tracks: list[Track] = []
+    blocks = [np.empty((0, len(panel.commits)))]
+    relevant: list[float] = []
+
+    def add(own: list[Track], values: list[FloatArray], least: float) -> None:
+        tracks.extend(own)
+        blocks.extend(panel.by_commit(v) for v in values)
+        relevant.extend([least] * len(own))
+
+    ratios = [Track(i, c, r) for c, r in compared for i in cases]
+    add(ratios, [_of(panel, c) - _of(panel, r) for c, r in compared], policy.relevant_change)
     if panel.canaries:
-        blocks.append(panel.by_commit(panel.canary_level()))
-        tracks += [Track(i, "", "") for i in cases]
-        relevant += [policy.environment_change] * len(cases)
-    rows = np.concatenate(blocks) if blocks else np.empty((0, len(panel.commits)))
-    return tracks, rows, np.log1p(np.array(relevant))
+        own = [Track(i, c, "") for c in candidates for i in cases]
+        add(own, [_of(panel, c) - over for c in candidates], policy.relevant_change)
+        add([Track(i, "", "") for i in cases], [over], policy.environment_change)
+    # Without canaries, sessions of one machine differ by more on their own.
+    alone = [Track(i, c, "", alone=True) for c in candidates for i in bare]
+    add(alone, [_of(panel, c)[bare] for c in candidates], policy.environment_change)
+    return tracks, np.concatenate(blocks), np.log1p(np.array(relevant))
 
 
 def _of(panel: Panel, variant: str) -> FloatArray:

@@ -68,8 +68,13 @@ class Panel:
         return self.variants.index(name)
 
     def canary_level(self) -> FloatArray:
-        """[case, point]: the mean over the canaries; NaN where none was measured."""
+        """[case, point]: how far the canaries stand from their usual times; NaN where none was measured.
+
+        Each from its own median before the mean, because they take different times: else one that is missing
+        in a session would look like a change of the machine.
+        """
         rows = self.log_s[:, [self.variant(name) for name in self.canaries], :]
+        rows = rows - median(rows)[..., None]
         valid = np.isfinite(rows)
         counts = valid.sum(axis=1)
         total = np.where(valid, rows, 0.0).sum(axis=1)

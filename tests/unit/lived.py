@@ -63,7 +63,7 @@ def timed(
 def lived(
     series: dict[str, Values],
     n: int,
-    canary: Values | None = None,
+    canary: Values | dict[str, Values] | None = None,
     code: dict[str, Sequence[str]] | None = None,
     left_out: Sequence[int] = (),
     setups: Sequence[str] | None = None,
@@ -71,19 +71,21 @@ def lived(
 ) -> History:
     """``n`` commits, a session each unless a value says more; variants not named stay at 1 ms.
 
+    ``canary``: what CANARY did, or several by name.
     ``code``: names of the kernels of a variant, commit by commit. ``left_out``: commits not measured.
     ``setups``: GPU and driver, commit by commit.
     """
     order = commits(n)
     history = History(commits=order, variants=dict(FACTS))
-    rows = {v: series.get(v, [1.0] * n) for v in FACTS} | ({CANARY: canary} if canary else {})
+    canaries = canary if isinstance(canary, dict) else {CANARY: canary} if canary else {}
+    rows = {v: series.get(v, [1.0] * n) for v in FACTS} | canaries
     for i, commit in enumerate(order):
         sessions = max(len(v[i]) if isinstance(v[i], tuple) else 1 for v in rows.values())
         for variant, values in rows.items():
             value = values[i]
             repeats = value if isinstance(value, tuple) else (value,) * sessions
             for k, seconds in enumerate(repeats if i not in left_out else ()):
-                into = history.canaries if variant == CANARY else history.timings
+                into = history.canaries if variant in canaries else history.timings
                 setup = setups[i] if setups else "gpu H200"
                 into += [timed(commit, variant, seconds, f"gpu {i}.{k}", c, setup) for c in cases]
         for variant, names in (code or {}).items():

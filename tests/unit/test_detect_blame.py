@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from builders import FACTS
-from lived import CASE, flat, judged, lived, of, step, timed, told
+from lived import CANARY, CASE, flat, judged, lived, of, step, timed, told
 
 from scripts.tracker.comment import render_all
 from scripts.tracker.detect import ENDED, NOT_CONFIRMED, SAME_CODE
@@ -134,6 +134,32 @@ def test_all_slower_without_canaries_cannot_be_told_apart_and_that_is_said() -> 
     assert told(judgement) == [(Verdict.PENDING, "c39", "c40")]
     assert "No canary" in of(judgement)[0].explanation
     assert any("without canaries" in note for note in history.notes)
+
+
+@pytest.mark.parametrize("size", [0.08, 0.3])
+def test_all_slower_where_the_canaries_stop_is_pending_and_not_silent(size: float) -> None:
+    judgement = judged(all_slower(size=size), canary=[*flat(40), *[None] * 20])
+    assert told(judgement) == [(Verdict.PENDING, "c39", "c40")]
+    assert "No canary" in of(judgement)[0].explanation
+    assert any("no canary has a valid time since c40" in note for note in judgement.notes)
+
+
+def test_canaries_that_stop_where_nothing_moved_are_told_as_well() -> None:
+    judgement = judged(flat(60), canary=[*flat(40), *[None] * 20])
+    assert judgement.findings == []
+    assert any("no canary has a valid time since c40" in note for note in judgement.notes)
+
+
+def test_one_canary_of_three_that_stops_is_no_change_of_the_machine() -> None:
+    """They take different times, so their plain mean would jump."""
+    canaries = {"device_copy": [0.1] * 60, "sdpa_flash": [4.0] * 60, CANARY: [*flat(40), *[None] * 20]}
+    assert judged(flat(60), canary=canaries).findings == []
+    assert told(judged(all_slower(), canary=canaries)) == [(Verdict.COMPILER_WIDE, "c39", "c40")]
+
+
+def test_a_canary_without_a_value_now_and_then_is_no_change_either() -> None:
+    holes = [None if i % 7 == 3 else 4.0 for i in range(60)]
+    assert judged(flat(60), canary={CANARY: flat(60), "sdpa_flash": holes}).findings == []
 
 
 def test_canaries_that_move_alone_accuse_nobody() -> None:
