@@ -21,15 +21,13 @@ import numpy as np
 
 from scripts.tracker.policy import DetectionPolicy
 from scripts.tracker.series import FloatArray, IntArray, middle
+from scripts.tracker.spread import FEW, despike, row_medians, spread
 
 # Commits that the cheap look puts on the newer and the older side: few find a large step soon, many a small.
 _LOOKS = ((3, 30), (8, 8), (8, 30), (30, 30))
 _PROPOSE_Z, _PROPOSE_P = 4.0, 1e-3  # easier than what the test accepts over many series: nothing is lost
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, for a normal spread
-_MAD_TO_SIGMA = 1.4826
-_SIGMA_OF_T4 = 1.0982  # what _MAD_TO_SIGMA makes of Student's t with four degrees of freedom
-_LAGS = (1, 8)  # differences over eight commits see a slow wander that neighbours hide
-_FEW = 3
+_SIGMA_OF_T4 = 1.0982  # what spread.MAD_TO_SIGMA makes of Student's t with four degrees of freedom
 _LONGEST_PIECE = 300  # of what PELT sees at once
 
 
@@ -75,7 +73,7 @@ def scan(series: FloatArray, relevant: FloatArray, policy: DetectionPolicy) -> S
     sigma = spread(rows.values, policy.session_spread)
     calm = despike(rows.values, policy.spike_z * sigma)
     sigma = spread(calm, policy.session_spread)
-    calm = np.where(np.isfinite(calm), calm - _row_medians(calm)[:, None], np.nan)
+    calm = np.where(np.isfinite(calm), calm - row_medians(calm)[:, None], np.nan)
     places = int(np.maximum(rows.counts - 1, 0).sum())
     proposed = _propose(calm, rows.counts, sigma, relevant)
     found = {
@@ -97,27 +95,6 @@ def scan(series: FloatArray, relevant: FloatArray, policy: DetectionPolicy) -> S
         accept_p,
         places,
     )
-
-
-def spread(rows: FloatArray, floor: float) -> FloatArray:
-    """Standard deviation of one value of each row, from differences, so that steps do not count."""
-    sigma = np.full(len(rows), floor)
-    for lag in _LAGS:
-        if rows.shape[1] > lag + _FEW:
-            size = np.abs(rows[:, lag:] - rows[:, :-lag])
-            sigma = np.fmax(sigma, _MAD_TO_SIGMA * _row_medians(size) / math.sqrt(2))
-    return sigma
-
-
-def despike(rows: FloatArray, limit: FloatArray) -> FloatArray:
-    """Replace a value by the mean of its neighbours where it leaves both, to the same side, by ``limit``."""
-    calm = rows.copy()
-    if rows.shape[1] < _FEW:
-        return calm
-    left, right = rows[:, 1:-1] - rows[:, :-2], rows[:, 1:-1] - rows[:, 2:]
-    is_spike = (left * right > 0) & (np.minimum(np.abs(left), np.abs(right)) > limit[:, None])
-    calm[:, 1:-1][is_spike] = ((rows[:, :-2] + rows[:, 2:]) / 2)[is_spike]
-    return calm
 
 
 def standard_error(sigma: float, before: int, after: int) -> float:
@@ -144,18 +121,6 @@ def least_size(p: float, fewer: int, more: int) -> float:
     return high
 
 
-def _row_medians(rows: FloatArray) -> FloatArray:
-    """Median of each row's valid values; 0 for a row without any."""
-    whole = np.isfinite(rows).all(axis=1)
-    medians = np.zeros(len(rows))
-    if whole.any() and rows.shape[1]:
-        medians[whole] = np.median(rows[whole], axis=1)
-    for r in np.flatnonzero(~whole):
-        valid = rows[r][np.isfinite(rows[r])]
-        medians[r] = np.median(valid) if len(valid) else 0.0
-    return medians
-
-
 def _without_gaps(series: FloatArray) -> _Rows:
     valid = np.isfinite(series)
     if valid.all():
@@ -177,7 +142,7 @@ def _propose(calm: FloatArray, counts: IntArray, sigma: FloatArray, relevant: Fl
         ahead, behind = np.minimum(at + newer, n), np.maximum(at - older, 0)
         after = np.clip(counts[:, None] - at, 0, ahead - at)
         before = at - behind
-        enough = (after >= _FEW) & (before >= _FEW) & (at < counts[:, None])
+        enough = (after >= FEW) & (before >= FEW) & (at < counts[:, None])
         size = (total[:, ahead] - total[:, :-1]) / np.maximum(after, 1)
         size -= (total[:, :-1] - total[:, behind]) / np.maximum(before, 1)
         error = sigma[:, None] * np.sqrt(1 / np.maximum(after, 1) + 1 / np.maximum(before, 1))
@@ -208,9 +173,9 @@ def _pelt(values: FloatArray, policy: DetectionPolicy) -> list[int]:
     # Here, because it brings scipy: over a second that a history of few releases never needs.
     from ruptures import KernelCPD
 
-    if len(values) < 2 * _FEW:
+    if len(values) < 2 * FEW:
         return []
-    ends = KernelCPD(kernel="linear", min_size=_FEW).fit(values[:, None]).predict(pen=policy.penalty)
+    ends = KernelCPD(kernel="linear", min_size=FEW).fit(values[:, None]).predict(pen=policy.penalty)
     bounds = [0, *map(int, ends)]
     return [_settle(values, *of) for of in zip(bounds, bounds[1:], bounds[2:], strict=False)]
 
@@ -218,9 +183,9 @@ def _pelt(values: FloatArray, policy: DetectionPolicy) -> list[int]:
 def _settle(values: FloatArray, start: int, cut: int, stop: int) -> int:
     """The cut, moved off values that PELT put on the wrong side because a level must have three."""
     old, new = middle(values[start:cut]), middle(values[cut:stop])
-    while stop - cut > 1 and abs(values[cut] - old) < abs(values[cut] - new) and stop - cut <= _FEW:
+    while stop - cut > 1 and abs(values[cut] - old) < abs(values[cut] - new) and stop - cut <= FEW:
         cut += 1
-    while cut - start > 1 and abs(values[cut - 1] - new) < abs(values[cut - 1] - old) and cut - start <= _FEW:
+    while cut - start > 1 and abs(values[cut - 1] - new) < abs(values[cut - 1] - old) and cut - start <= FEW:
         cut -= 1
     return cut
 
@@ -233,7 +198,7 @@ def _prune(values: FloatArray, cuts: list[int], sigma: float, most_p: float, win
             _shift(values, start, cut, stop, sigma, window)
             for (start, cut), (_, stop) in pairwise(pairwise(bounds))
         ]
-        weak = [i for i, s in enumerate(found) if s.p > most_p or s.points_after < _FEW]
+        weak = [i for i, s in enumerate(found) if s.p > most_p or s.points_after < FEW]
         if not weak:
             return found
         del cuts[max(weak, key=lambda i: found[i].p)]
@@ -278,7 +243,7 @@ def _suspects(
         start = shifts[r][-1].at if shifts[r] else 0
         for tail in (2, 1):
             cut = n - tail
-            if cut - start < _FEW:
+            if cut - start < FEW:
                 continue
             old = calm[r, max(start, cut - policy.window_commits) : cut]
             away = calm[r, cut:n] - middle(old)

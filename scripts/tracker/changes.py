@@ -11,11 +11,13 @@ from scripts.tracker.changepoints import Shift
 from scripts.tracker.detected import Seen
 from scripts.tracker.legs import Change, Legs, Source, is_the_machine, legs_of
 from scripts.tracker.search import Search, Track
-from scripts.tracker.series import UNKNOWN_CODE, middle
+from scripts.tracker.series import UNKNOWN_CODE, FloatArray, middle
 
 SMALL = "changes of level beyond the noise that are smaller than policy.toml calls relevant"
+CREPT = "changes of level that have no place: the series crept there, and only its ends are compared"
 # Places nearer than this are one change, seen in two series with their own noise.
 _SAME_PLACE = 5
+_LEAST_FITTED = 10  # values on either side: of fewer a line fits anything
 _SNAP = (1, -1, 2, -2)  # how far noise may carry a change from the commit that changed the code
 
 
@@ -31,7 +33,7 @@ def changes_of(search: Search, track: Track) -> list[Seen]:
     rows = {source: search.tracks[row] for source, row in sources.items() if row in search.tracks}
     found: list[Seen] = []
     for source, row in rows.items():
-        fresh = _relevant(search, track, source, search.scan.shifts[row])
+        fresh = _relevant(search, track, source, row)
         found += [s for s in fresh if _is_new(s, found) and _is_its_place(search, s)]
     for source, row in rows.items():
         suspect = search.scan.suspects[row]
@@ -51,15 +53,19 @@ def _is_new(seen: Seen, found: list[Seen]) -> bool:
     return all(abs(seen.change.at - s.change.at) > _SAME_PLACE for s in found)
 
 
-def _relevant(search: Search, track: Track, source: Source, shifts: list[Shift]) -> list[Seen]:
-    """The changes big enough to matter, alone or as steps of a way that is (1.5 % and 1.5 % are 3 %)."""
-    policy = search.policy
+def _relevant(search: Search, track: Track, source: Source, row: int) -> list[Seen]:
+    """The changes in ``row`` that are big enough to matter, alone or as steps of a way that is (1.5 % and
+    1.5 % are 3 %)."""
+    policy, shifts = search.policy, search.scan.shifts[row]
     by_session = source in (Source.RATIO, Source.OWN)
     least = policy.relevant_change if by_session else policy.environment_change
     found: list[Seen] = []
     way: list[Seen] = []
     for i, shift in enumerate(shifts):
         seen = _seen(search, track, source, shifts, i)
+        if _crept(search.rows[row], seen.change):
+            search.counts[CREPT] += 1
+            continue
         if abs(math.expm1(shift.size)) >= least:
             search.counts[SMALL] += len(way)
             way = []
@@ -77,6 +83,19 @@ def _relevant(search: Search, track: Track, source: Source, shifts: list[Shift])
             way = []
     search.counts[SMALL] += len(way)
     return found
+
+
+def _crept(row: FloatArray, change: Change) -> bool:
+    """Whether a straight line fits old and new level together better than a step: then the commit at the
+    cut is no more to blame than those around it."""
+    columns = np.arange(change.old[0], change.new[1])
+    values = row[columns]
+    at, values = columns[np.isfinite(values)], values[np.isfinite(values)]
+    line = values - np.polyval(np.polyfit(at - at[0], values, 1), at - at[0])
+    is_new = at >= change.at
+    step = values - np.where(is_new, values[is_new].mean(), values[~is_new].mean())
+    fewest = min(is_new.sum(), (~is_new).sum())
+    return bool(fewest >= _LEAST_FITTED and (line**2).sum() < (step**2).sum())
 
 
 def _legs(search: Search, change: Change) -> Legs:

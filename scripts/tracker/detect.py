@@ -30,6 +30,7 @@ ENDED = (
 SHADOWS = "changes of level that only taking out spikes showed: the plain medians do not"
 SAME_CODE = "suspicions about commits whose machine code is their parent's: not their doing"
 _WANDER = 3  # neighbours that say no more than one, where a series wanders
+_LEAST_CREPT = 2 * _WANDER  # values at either end before one level is held against the other
 _FEW_POINTS = 6  # values after a change that a disagreement among sessions can still undo
 
 
@@ -131,13 +132,14 @@ def _noise(search: Search, change: Change) -> Noise:
 def _drift(search: Search, track: Track, seen: list[Seen]) -> list[Seen]:
     """The newest level against the first since the last change that is told: what crept away in steps too
     small to see."""
-    row, window = search.row(track), search.policy.window_commits
+    row = search.row(track)
     since = max((s.change.at for s in seen if s.change.source is Source.RATIO), default=0)
     valid = np.flatnonzero(np.isfinite(row))
     valid = valid[valid >= since]
-    old, new = valid[:window], valid[-window:]
-    if len(valid) <= window or old[-1] >= new[0]:
+    window = min(search.policy.window_commits, len(valid) // 2)
+    if window < _LEAST_CREPT:
         return []
+    old, new = valid[:window], valid[-window:]
     size = middle(row[new]) - middle(row[old])
     sigma = float(search.scan.sigma[search.tracks[track]])
     p = chance(size, sigma, len(new) // _WANDER, len(old) // _WANDER)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scripts.tracker.changepoints import chance, despike, least_size, scan, spread
+from scripts.tracker.changepoints import chance, least_size, scan
 from scripts.tracker.policy import DetectionPolicy, read_policy
 from scripts.tracker.series import FloatArray
+from scripts.tracker.spread import despike, spread
 
 POLICY: DetectionPolicy = read_policy().detection
 

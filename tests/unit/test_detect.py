@@ -137,7 +137,29 @@ def test_a_slow_drift_is_held_against_the_first_value() -> None:
     assert whole == pytest.approx(0.08, abs=0.025)
 
 
+@pytest.mark.parametrize(("n", "size"), [(40, 0.002), (60, 0.001), (60, 0.002), (120, 0.002)])
+def test_a_creep_is_one_finding_and_no_commit_in_it_is_blamed(n: int, size: float) -> None:
+    judgement = judged([1 + size * i for i in range(n)])
+    [finding] = of(judgement)
+    assert (finding.verdict, finding.before.label, finding.after.label) == (REGRESSION, "c0", f"c{n - 1}")
+    assert "It crept there" in finding.explanation
+
+
+def test_a_creep_with_a_step_in_it_keeps_the_step() -> None:
+    values = [1 + 0.002 * i + (0.1 if i >= 30 else 0.0) for i in range(60)]
+    assert (REGRESSION, "c29", "c30") in told(judged(values))
+
+
 # Scenario 5.
+
+
+@pytest.mark.parametrize("lengths", [(12, 10, 12), (15, 10, 15), (12, 6, 6), (10,) * 8, (9, 8) * 6])
+def test_many_levels_of_few_commits_are_not_taken_for_noise(lengths: tuple[int, ...]) -> None:
+    values = [1.2 if i % 2 else 1.0 for i, length in enumerate(lengths) for _ in range(length)]
+    starts = [sum(lengths[:i]) for i in range(1, len(lengths))]
+    verdicts = [IMPROVEMENT if i % 2 else REGRESSION for i in range(len(starts))]
+    expected = [(v, f"c{at - 1}", f"c{at}") for v, at in zip(verdicts, starts, strict=True)]
+    assert told(judged(values)) == expected
 
 
 def test_a_regression_and_its_partial_recovery() -> None:
