@@ -13,6 +13,7 @@ from scripts.tracker.results import WORD, Benchmark, CommitResults, remedy
 TIMING_BENCHMARK = "attention_backward.AttentionBackward.track_kernel"
 CANARY_BENCHMARK = "controls.Canaries.track_seconds"
 BACKWARD_BENCHMARK = "attention_backward.AttentionBackward.track_backward"
+_SLACK = 1 + 1e-6  # for decimals that were written and read
 _PARAMS = ("variant", "n_ctx", "head_dim", "causal", "dtype")  # a canary stands where a variant does
 
 
@@ -59,8 +60,8 @@ def _timing_measurement(
         status = MeasurementStatus.FAILED
     else:
         status = MeasurementStatus.SKIPPED if math.isnan(value) else MeasurementStatus.OK
-    if status is MeasurementStatus.OK and not (samples and all(0 < s < math.inf for s in samples)):
-        raise TrackerError(f"{results.path}: {words} has a time but no samples above zero: measure again")
+    if status is MeasurementStatus.OK:
+        _check_samples(f"{results.path}: the time of {words}", value, samples, remedy(results.path))
     # Without its start nobody knows which others are of its session: it is paired with none.
     started = row.started_at if row.started_at is not None else f"unknown {results.commit}"
     session = f"{results.machine} {started}"
@@ -75,3 +76,14 @@ def _timing_measurement(
         machine=results.machine,
         setup=results.setup,
     )
+
+
+def _check_samples(what: str, value: float | None, samples: tuple[float, ...] | None, cure: str) -> None:
+    if value is None or not (samples and all(0 < s < math.inf for s in samples)):
+        raise TrackerError(f"{what} has no samples above zero; {cure}")
+    low, high = min(samples), max(samples)
+    if not low / _SLACK <= value <= high * _SLACK:
+        raise TrackerError(
+            f"{what}, {value:g} s, lies outside its samples, {low:g} to {high:g} s: one of them was altered, "
+            f"or is not in seconds; {cure}"
+        )
