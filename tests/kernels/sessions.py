@@ -9,10 +9,11 @@ from typing import Any
 
 from kernels.evidence import EvidenceWriter
 from kernels.plan import Plan, TimedCase
-from kernels.session_file import CaseFile, subjects_of
+from kernels.session_file import CaseFile, is_complete, subjects_of
 
 OLD, NEW = "a" * 40, "b" * 40
 CASE = TimedCase(64, True, "fp16", 2048)
+NAME = f"{CASE.slug}.json"
 DEVICE = {"gpu": "NVIDIA H200", "uuid": "GPU-1", "driver": "580.1", "power_limit_w": 700.0}
 VARIANTS = ["atomic_add", "inline_asm", "none"]
 
@@ -88,3 +89,7 @@ def case_file(of: Plan, kernel: int = 0, backward: int = 0, **changes: Any) -> C
 
 def written(file: CaseFile) -> dict[str, Any]:
     return dict(json.loads(file.path.read_text()))
+
+
+def done(of: Plan, **device: Any) -> bool:
+    return is_complete(Path(of.out) / NAME, of, CASE, {**DEVICE, **device})
