@@ -106,14 +106,14 @@ def _joined(
     code: dict[object, list[Finding]] = defaultdict(list)
     for f in others:
         if f.evidence == ("codegen",):
-            code[f.candidate, f.reference, replace(f.case, n_ctx=None)].append(f)
+            code[_pair_of(f)].append(f)
     settled: set[str] = set()
     joined: list[Finding] = []
     for f in found:
         first, last = order[f.before.commit], order[f.after.commit]
         behind = [
             c
-            for c in code[f.candidate, f.reference, replace(f.case, n_ctx=None)]
+            for c in code[_pair_of(f)]
             if first < order[c.after.commit] <= last and f.verdict is not Verdict.UNSTABLE
         ]
         if f.verdict not in _NOT_CONFIRMED:
@@ -144,7 +144,8 @@ def _is_timed(code: Finding, panels: list[Panel], policy: DetectionPolicy) -> bo
             i for i, c in enumerate(panel.cases) if replace(c, n_ctx=None) == replace(code.case, n_ctx=None)
         ]
         pair = (code.candidate, code.reference)
-        if not cases or not set(pair) <= set(panel.variants) or code.after.commit not in column:
+        is_asked = bool(cases) and code.target == panel.target and set(pair) <= set(panel.variants)
+        if not is_asked or code.after.commit not in column:
             continue
         rows = [panel.log_s[i, panel.variant(v)] for i in cases for v in pair]
         newer = panel.commit_of >= column[code.after.commit]
@@ -155,10 +156,10 @@ def _is_timed(code: Finding, panels: list[Panel], policy: DetectionPolicy) -> bo
 
 def _waits_for(code: Finding, found: Finding, order: dict[str, int]) -> bool:
     """Whether a finding that is not confirmed may still turn out to be this change of code."""
-    same = (code.candidate, code.reference, replace(code.case, n_ctx=None)) == (
-        found.candidate,
-        found.reference,
-        replace(found.case, n_ctx=None),
-    )
     inside = order[found.before.commit] < order[code.after.commit] <= order[found.after.commit]
-    return same and inside and found.verdict in _NOT_CONFIRMED
+    return _pair_of(code) == _pair_of(found) and inside and found.verdict in _NOT_CONFIRMED
+
+
+def _pair_of(found: Finding) -> tuple[str, str, str, Case]:
+    """What was compared, on which target: the code's case has no n_ctx."""
+    return found.candidate, found.reference, found.target, replace(found.case, n_ctx=None)

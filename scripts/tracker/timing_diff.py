@@ -54,13 +54,14 @@ def judge_timing(
     """Findings of time, with the code's changes beside them, and the code's findings that no time settles.
 
     ``timings``: of one target and version. Epochs are never mixed: each is its own series.
-    ``compiled``: (commit, variant, case) whose code was looked at, so that "nothing changed in the code" is
-    said of no other. ``between_timed``: findings of the code of timed commits that have others, compiled
-    only, between them: the time's change is explained by all that changed on the way. ``codes``: by which
-    commits share what was timed; see `shared_time`.
+    ``codegen``: of all targets, of which only this one's explains a time. ``compiled``: (commit, variant,
+    case) whose code was looked at, so that "nothing changed in the code" is said of no other.
+    ``between_timed``: findings of the code of timed commits that have others, compiled only, between them:
+    the time's change is explained by all that changed on the way. ``codes``: by which commits share what
+    was timed; see `shared_time`.
     """
     judgement = Judgement(counts=codegen.counts.copy())
-    findings = [*between_timed, *codegen.findings]
+    findings = [f for f in (*between_timed, *codegen.findings) if f.target == target]
     code = {(f.candidate, f.reference, f.case, f.before, f.after): f for f in findings}
     settled: set[str] = set()
     harmless: dict[str, bool] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from builders import FACTS
 from lived import judged, lived, of, told
 
@@ -48,6 +49,17 @@ def test_code_that_costs_nothing_is_counted() -> None:
     judgement = judge(with_code({}, 40))
     assert judgement.findings == []
     assert judgement.counts[HARMLESS] == 2  # a pair each
+
+
+@pytest.mark.parametrize("size", [0.0, 0.2])
+def test_code_of_another_target_is_a_finding_of_its_own(size: float) -> None:
+    history = with_code({"atomic_add": step(40, size)}, 40)
+    alone = judge(history)
+    history.measurements += [replace(m, target="cuda:100") for m in history.measurements]
+    both = judge(history)
+    assert [f for f in both.findings if f.target != "cuda:100"] == alone.findings
+    assert {f.evidence for f in both.findings if f.target == "cuda:100"} == {("codegen",)}
+    assert both.counts[HARMLESS] == alone.counts[HARMLESS]
 
 
 def test_code_too_new_for_its_time_stays_a_finding_of_code() -> None:

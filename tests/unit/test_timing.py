@@ -196,15 +196,15 @@ def test_commits_between_are_counted() -> None:
     assert {f.unmeasured_commits for f in judged(timings).findings} == {2}
 
 
-def code_finding(reference: str) -> Finding:
+def code_finding(reference: str, target: str = TARGET) -> Finding:
     return Finding(
-        id=f"code {reference}",
+        id=f"code {reference} {target}",
         verdict=Verdict.REGRESSION,
         evidence=("codegen",),
         candidate="atomic_add",
         reference=reference,
         case=replace(CASE, n_ctx=None),
-        target=TARGET,
+        target=target,
         before=OLD,
         after=NEW,
         first_changed_stage=None,
@@ -226,6 +226,24 @@ def test_code_that_costs_nothing_is_counted_and_not_listed() -> None:
     judgement = judged(history({}), Judgement([code_finding("inline_asm")]))
     assert judgement.findings == []
     assert judgement.counts[HARMLESS] == 1
+
+
+@pytest.mark.parametrize("slower", [{}, {"atomic_add": 1.2e-3}])
+def test_code_of_another_target_explains_no_time_and_is_not_settled(
+    slower: dict[str, float],
+) -> None:
+    here, elsewhere = (
+        code_finding("inline_asm"),
+        replace(
+            code_finding("inline_asm", "cuda:100"),
+            codegen_changes=(CodegenChange("atomic_add", "x", 1, 2, ""),),
+        ),
+    )
+    alone = judged(history(slower), Judgement([here]))
+    both = judged(history(slower), Judgement([here, elsewhere]))
+    assert [f for f in both.findings if f.target == TARGET] == alone.findings
+    assert [f for f in both.findings if f.target != TARGET] == [elsewhere]
+    assert both.counts == alone.counts
 
 
 def test_code_that_was_not_timed_stays_a_finding() -> None:
