@@ -21,7 +21,7 @@ def target() -> str:
     """The target to compile for: ATOMWATCH_TARGET, or cuda:90. Raises ValueError if it is unknown."""
     chosen = os.environ.get("ATOMWATCH_TARGET", "cuda:90")
     if chosen not in TARGETS:
-        raise ValueError(f"ATOMWATCH_TARGET={chosen!r}: choose one of {', '.join(TARGETS)}")
+        raise ValueError(f"target {chosen!r} is unknown: choose one of {', '.join(TARGETS)}")
     return chosen
 
 

@@ -21,7 +21,7 @@ def main() -> int:
     parser.parse_args()
     commands = list(list_commands())
     width = max(len(name) for name, _ in commands) + 2
-    print("python -m scripts.COMMAND [--help]\n")
+    print(".venv/bin/python -m scripts.COMMAND [--help]\n")
     for name, what in commands:
         print(f"{name:{width}}{textwrap.shorten(what, WIDTH - width, placeholder=' …')}")
     return 0

@@ -13,8 +13,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from scripts.tracker.attribution_report import attribution_json, print_attribution
 from scripts.tracker.backtest import print_backtest, read_known_commits
 from scripts.tracker.clone import clone_at
@@ -25,6 +23,7 @@ from scripts.tracker.history import FileHistory, history_file_bytes
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.store import atomic_write
+from scripts.tracker.terminal import terminal
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,7 +45,7 @@ def main() -> int:
     if options.format == "json":
         print(attribution_json(findings))
     else:
-        print_attribution(Console(), findings)
+        print_attribution(terminal(), findings)
     for problem in history.problems:
         print(f"error: {problem}", file=sys.stderr)
     return EXIT_CANNOT_JUDGE if history.problems else 0
@@ -92,7 +91,7 @@ def _backtest(known: Path, named: Path | None, workspace: Workspace) -> int:
         raise TrackerError(_NO_HISTORY)
     if not isinstance(history, FileHistory):
         raise TrackerError("the backtest needs a history file: --write-history makes one of a clone")
-    print_backtest(Console(), history, read_known_commits(known))
+    print_backtest(terminal(), history, read_known_commits(known))
     return 0
 
 

@@ -14,13 +14,14 @@ import json
 import subprocess
 import sys
 import tempfile
+import textwrap
 import venv
 from pathlib import Path
 from typing import Any
 
 import json5
 
-from scripts.tracker.command_line import command_parser
+from scripts.tracker.command_line import WIDTH, command_parser
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.releases import choose_releases
 from scripts.tracker.workspace import Workspace
@@ -51,10 +52,12 @@ def main() -> int:
     requirements = [f"{name}=={pins[name][0]}" for name in pins if not name.startswith("pip+")]
     print(f"{'Triton':8} kernels whose code differs when compiled after others (order)")
     for release in choose_releases(options.releases, Workspace(ROOT).cache):
+        print(f"{release.version}: installing, then compiling; about a minute", file=sys.stderr, flush=True)
         result = measure_release(release.version, requirements)
         differ = result["differ"]
         words = ", ".join(f"{name} ({' and '.join(orders)})" for name, orders in differ.items())
-        print(f"{release.version:8} {len(differ)} of {result['kernels']}: {words or 'none'}", flush=True)
+        line = f"{release.version:8} {len(differ)} of {result['kernels']}: {words or 'none'}"
+        print(textwrap.fill(line, WIDTH, subsequent_indent=" " * 9), flush=True)
     return 0
 
 

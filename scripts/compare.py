@@ -20,8 +20,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from scripts.confirm import DRIVER
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.comparison import ComparisonWorkspace, add_times, history_of
@@ -35,6 +33,7 @@ from scripts.tracker.processes import only_one, run_gpu_session
 from scripts.tracker.report import findings_json, print_summary
 from scripts.tracker.sides import parse_sides
 from scripts.tracker.store import atomic_write
+from scripts.tracker.terminal import terminal
 from scripts.tracker.throwaway import throwaway_environment
 from scripts.tracker.timing_run import Effort, make_plan, suite_choices
 from scripts.tracker.workspace import Workspace
@@ -67,7 +66,7 @@ def main() -> int:
         print(findings_json(judgement))
     else:
         print(render(history, judgement, options.target, without_time), end="")
-    print_summary(Console(stderr=True), judgement, history)  # what is not known is no "no change"
+    print_summary(terminal(stderr=True), judgement, history)  # what is not known is no "no change"
     if history.problems:
         return EXIT_CANNOT_JUDGE
     return int(bool(judgement.findings))

@@ -42,13 +42,19 @@ def main() -> int:
     path = options.request
     for folder in (workspace.confirmations, workspace.recorded / "confirmations"):
         if options.finding and (folder / f"{options.finding}.json").exists():
-            print(f"It has an answer already: {folder / options.finding}.json", file=sys.stderr)
+            print(
+                f"It has an answer already: {folder / options.finding}.json\n"
+                "Asked anew; that answer stays in use until the new one is there.",
+                file=sys.stderr,
+            )
     request = read_request(path) if path else _request_of(workspace, options.finding)
     if options.write or not (path or DRIVER.exists()):
         target = options.write or workspace.requests / f"{request.finding}.json"
         write_request(target, request)
         print(
-            f"Written: {target}\nOn a machine with a GPU: .venv/bin/python -m scripts.confirm --request FILE"
+            f"Written: {target}\n"
+            "On a machine with a GPU, with this file there:\n"
+            f"    .venv/bin/python -m scripts.confirm --request {target.name}"
         )
         return 0
     answer = measure(request, options.python)

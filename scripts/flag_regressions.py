@@ -14,8 +14,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from scripts.tracker.benchmark_files import read_benchmark_files
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.comment import render_all
@@ -25,6 +23,7 @@ from scripts.tracker.judge import TIMED_TARGET, judge
 from scripts.tracker.measured import load_history
 from scripts.tracker.report import findings_json, print_summary, print_table
 from scripts.tracker.saying import standings_of
+from scripts.tracker.terminal import terminal
 from scripts.tracker.timing_run import SUITES
 from scripts.tracker.workspace import workspace_of
 
@@ -63,9 +62,9 @@ def main() -> int:
         standings = standings_of(workspace, judgement, history)
         print("\n\n---\n\n".join(render_all(judgement.findings, history, standings).values()))
     else:
-        print_table(Console(), judgement, history)
+        print_table(terminal(), judgement, history)
     # Findings go to stdout alone, so that another tool can read them.
-    print_summary(Console(stderr=True), judgement, history)
+    print_summary(terminal(stderr=True), judgement, history)
     if history.problems:
         return EXIT_CANNOT_JUDGE
     return 1 if judgement.findings else 0

@@ -41,6 +41,7 @@ from scripts.tracker.processes import only_one
 from scripts.tracker.progress import RunProgress
 from scripts.tracker.report import print_summary, print_table
 from scripts.tracker.selection import Chosen, read_selection_rules, since
+from scripts.tracker.terminal import terminal
 from scripts.tracker.workspace import CommitsWorkspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,7 +50,7 @@ _REFRESH_S = 3600.0  # a long run looks for new commits so often
 
 def main() -> int:
     options = _options()
-    console = Console()
+    console = terminal()
     workspace = CommitsWorkspace(ROOT)
     with only_one(workspace) as lock:
         state = read_state(workspace.results)

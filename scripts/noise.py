@@ -21,6 +21,7 @@ from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import run_command
 from scripts.tracker.noise import Noise, PowerCap, is_for_noise, measure_noise, noise_json, power_cap
 from scripts.tracker.session_files import Device, check_one_device, read_sessions
+from scripts.tracker.terminal import terminal
 
 _COLUMNS = {
     "block": "ratio, block to block",
@@ -45,7 +46,7 @@ def main() -> int:
     if options.format == "json":
         print(noise_json(documents[0].device, rows, caps))
     else:
-        _print(Console(), documents[0].device, rows, caps)
+        _print(terminal(), documents[0].device, rows, caps)
     return 0
 
 

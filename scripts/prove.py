@@ -31,6 +31,7 @@ from scripts.tracker.model import Case, CodegenMeasurement, Commit, MeasurementS
 from scripts.tracker.policy import read_policy
 from scripts.tracker.stages import NOT_COMPARED, StageComparer
 from scripts.tracker.substitution import FED, Proof, Side, Swap, Trial, narrow_by_texts, prove, read_trials
+from scripts.tracker.terminal import terminal
 from scripts.tracker.throwaway import install_release, throwaway_environment
 from scripts.tracker.workspace import Workspace
 
@@ -61,7 +62,7 @@ def main() -> int:
         parser.error("give the id of a finding, or --before, --after and --variant")
     sides = {side: _measurement(history, question, side) for side in Side}
     metrics = moved_metrics(sides)
-    console = Console()
+    console = terminal()
     trials = _try_both(console, workspace, question)
     proofs = [_prove(metric, sides, trials) for metric in metrics]
     _print(console, question, proofs)

@@ -15,14 +15,13 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
-
 from scripts.tracker.command_line import command_parser
 from scripts.tracker.errors import run_command
 from scripts.tracker.policy import read_policy
 from scripts.tracker.replay import score
 from scripts.tracker.replay_report import print_score, print_speed, recorded_facts
 from scripts.tracker.speed import measure
+from scripts.tracker.terminal import terminal
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,8 +36,9 @@ def main() -> int:
     if options.worlds < 1 or (options.speed is not None and options.speed < 100):
         parser.error("at least 1 world, and at least 100 commits")
     policy = read_policy().detection
-    console = Console()
+    console = terminal()
     if options.speed is not None:
+        print("making the history, detecting, then asv publish: minutes", file=sys.stderr, flush=True)
         speed = measure(options.speed, policy, beside_asv=True)
         print(json.dumps(asdict(speed), indent=1)) if options.format == "json" else print_speed(
             console, speed

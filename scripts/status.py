@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
 def _collect(workspace: CommitsWorkspace, target: str, oldest: str | None) -> FollowStatus:
     history = find_history(workspace.cache)
     if history is None:
-        raise TrackerError(f"{workspace.cache}: no clone of Triton yet; run make follow first")
+        raise TrackerError(f"{workspace.cache / 'triton.git'}: no clone of Triton yet; run make follow first")
     line = since(history.main_line(), oldest)
     suite = describe_suite(ROOT, "benchmarks.codegen", target)
     folder = workspace.results / machine_name(target)

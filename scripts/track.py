@@ -28,6 +28,7 @@ from scripts.tracker.progress import RunProgress
 from scripts.tracker.releases import Release, choose_releases, wheelhouse, write_history
 from scripts.tracker.report import print_summary, print_table
 from scripts.tracker.results import read_failures
+from scripts.tracker.terminal import terminal
 from scripts.tracker.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ def main() -> int:
     parser.add_argument("--targets", default="cuda:90", help="cuda:80, cuda:90, cuda:100, or several")
     parser.add_argument("--retry-failed", action="store_true", help="try releases again that cannot be built")
     options = parser.parse_args()
-    console = Console()
+    console = terminal()
     workspace = Workspace(ROOT)
     targets = options.targets.replace(",", " ").split()
     if not targets:
@@ -146,6 +147,9 @@ def _conclude(console: Console, workspace: Workspace, only: list[Release] | None
     console.print()
     print_table(console, judgement, history)
     print_summary(console, judgement, history)
+    if only is not None:
+        what = "these releases alone" if len(only) > 1 else "one release: nothing to compare it with"
+        console.print(f"  note: the report covers {what}; make report: everything", highlight=False)
     comments = write_comments(workspace, judgement, history)
     page = write_report(workspace, judgement, history)
     console.print(f"\nReport:   {page}", highlight=False, soft_wrap=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import TextIO
 
@@ -61,18 +63,30 @@ def _run(main: Callable[[], int]) -> int:
     try:
         return main()
     except TrackerError as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
+        _say(f"error: {printable(str(error))}")
         return EXIT_CANNOT_JUDGE
     except BrokenPipeError:
         return EXIT_NOBODY_READS
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror or error}; nothing already measured is lost", file=sys.stderr)
+        _say(f"error: {where}{error.strerror or error}; nothing already measured is lost")
         return EXIT_CANNOT_JUDGE
     except (MemoryError, RecursionError, UnicodeError, OverflowError) as error:
         # What no reader of a file foresaw: a hostile or huge one.
-        print(f"error: a file holds what cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
+        _say(f"error: a file holds what cannot be read: {type(error).__name__}: {error}")
         return EXIT_CANNOT_JUDGE
     except KeyboardInterrupt:
-        print("\ninterrupted; what was measured is kept, run the same command to go on", file=sys.stderr)
+        _say("\ninterrupted; what was measured is kept, run the same command to go on")
         return EXIT_INTERRUPTED
+
+
+def _say(text: str) -> None:
+    """Filled to a terminal's width; one line in a log, where it is searched for. A path is never cut."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [
+            textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+            for line in text.split("\n")
+        ]
+        text = "\n".join(lines)
+    print(text, file=sys.stderr)

@@ -72,7 +72,8 @@ def describe_suite(root: Path, module: str, target: str) -> Suite:
         env={**os.environ, "ATOMWATCH_TARGET": target}, check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        raise TrackerError(done.stderr.strip().splitlines()[-1])
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise TrackerError(last.removeprefix("ValueError: "))
     return msgspec.json.decode(done.stdout, type=Suite)
 
 

@@ -30,7 +30,7 @@ def judge(history: History) -> Judgement:
     """Findings of everything measured, each with the stage that did it: texts are read for that alone.
     Raises TrackerError if there is nothing to judge."""
     if not history.measurements and not history.timings:
-        remedy = "run make track first"
+        remedy = "run make track first (commits of main: make follow)"
         if history.problems:
             remedy = "; ".join(map(str, history.problems))
         raise TrackerError(f"nothing is measured yet: {remedy}")

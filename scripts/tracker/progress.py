@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 # Of one release, from the wheel's download to its last metric, when nothing was measured yet.
-_FIRST_GUESS_S = 100.0
+_FIRST_GUESS_S = 70.0
 
 
 class RunProgress:

@@ -78,6 +78,9 @@ def newest_patches(versions: list[str]) -> list[str]:
     return [str(version) for version in sorted(newest.values())]
 
 
+_OLDEST = Version("3.0")  # that the kernels compile with
+
+
 def choose_releases(asked: str, cache: Path) -> list[Release]:
     """The releases to measure, oldest first: those in ``asked`` (words), or the default.
 
@@ -93,10 +96,11 @@ def choose_releases(asked: str, cache: Path) -> list[Release]:
     elif unknown := [word for word in words if word not in known]:
         offered = offered_versions()
         if missing := [word for word in unknown if word not in offered]:
+            fitting = ", ".join(word for word in offered if Version(word) >= _OLDEST)
             raise TrackerError(
-                f"Triton {', '.join(missing)}: not offered for this Python; there are {', '.join(offered)}"
+                f"Triton {', '.join(missing)}: not offered for this Python; there are {fitting}"
             )
-    if too_old := [word for word in words if Version(word) < Version("3.0")]:
+    if too_old := [word for word in words if Version(word) < _OLDEST]:
         raise TrackerError(f"Triton {', '.join(too_old)} is too old: the kernels need 3.0 or newer")
     chosen = [known.get(word) or _date_by_wheel(word, cache) for word in dict.fromkeys(words)]
     return sorted(chosen, key=_by_date)

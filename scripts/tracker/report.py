@@ -73,8 +73,11 @@ def print_summary(console: Console, judgement: Judgement, history: History) -> N
     """What was looked at, what was not, and why; a reader must not take silence for 'unchanged'."""
     statuses = {s: sum(m.status is s for m in history.measurements) for s in MeasurementStatus}
     commits = len({m.commit for m in history.measurements})
+    rows = sum(len(group.verdicts) for group in group_findings(judgement.findings))
+    each = f" in {rows} rows (each of a candidate, a reference and a case)" if rows else ""
     console.print(
-        f"{len(judgement.findings)} findings. Measured: {commits} commits, {statuses[MeasurementStatus.OK]} "
+        f"{len(judgement.findings)} findings{each}. "
+        f"Measured: {commits} commits, {statuses[MeasurementStatus.OK]} "
         f"variants and cases compiled, {statuses[MeasurementStatus.SKIPPED]} skipped (the operation is not "
         f"there), {statuses[MeasurementStatus.FAILED]} failed.",
         highlight=False,

@@ -7,7 +7,10 @@ import io
 import shutil
 import subprocess
 import sys
+import tempfile
+import zipfile
 from collections.abc import Iterator
+from email.parser import Parser
 from pathlib import Path
 
 import json5
@@ -57,9 +60,25 @@ def install_release(python: Path, version: str) -> None:
 
 
 def install_wheel(python: Path, wheel: Path) -> None:
-    """Put this Triton there in place of another. Raises TrackerError."""
+    """Put this Triton there in place of another, whatever its file is called. Raises TrackerError."""
     uninstall_triton(python)
-    _pip(python, "install", "--no-deps", str(wheel))
+    with tempfile.TemporaryDirectory() as scratch:
+        named = Path(scratch) / wheel_name(wheel)  # pip takes no other name
+        named.symlink_to(wheel.resolve())
+        _pip(python, "install", "--no-deps", str(named))
+
+
+def wheel_name(wheel: Path) -> str:
+    """The name that a wheel's own metadata give it (PEP 427). Raises TrackerError."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            [path] = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/WHEEL")]
+            tags = Parser().parsestr(archive.read(path).decode()).get_all("Tag", [])
+        parts = [dict.fromkeys(words) for words in zip(*(tag.split("-") for tag in tags), strict=True)]
+        python, abi, platform = (".".join(words) for words in parts)
+    except (OSError, zipfile.BadZipFile, ValueError) as error:
+        raise TrackerError(f"{wheel}: no wheel that can be read ({error}); build it again") from error
+    return f"{path.split('/')[0].removesuffix('.dist-info')}-{python}-{abi}-{platform}.whl"
 
 
 def uninstall_triton(python: Path) -> None:

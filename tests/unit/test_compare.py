@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from gpu_rig import VARIANTS, GpuRig
 
 from kernels.codegen import METRICS
 from scripts import compare
-from scripts.tracker import sides
+from scripts.tracker import sides, throwaway
 from scripts.tracker.errors import TrackerError, run_command
 from scripts.tracker.model import Commit
 from scripts.tracker.sides import Side, parse_sides
@@ -306,6 +307,45 @@ def test_another_python_is_told(tmp_path: Path) -> None:
     python = python_that(tmp_path, 'echo "ImportError: undefined symbol: _Py" >&2; exit 1')
     with pytest.raises(TrackerError, match=r"cannot be imported.*--python names that one"):
         side.compile(python, Workspace(tmp_path), "cuda:90", [64])
+
+
+def wheel_file(path: Path, *tags: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("triton/__init__.py", "")
+        archive.writestr("triton-3.9.0+git1.dist-info/WHEEL", "".join(f"Tag: {tag}\n" for tag in tags))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("tags", "name"),
+    [
+        (["cp311-cp311-linux_x86_64"], "triton-3.9.0+git1-cp311-cp311-linux_x86_64.whl"),
+        (
+            ["cp312-cp312-manylinux_2_27_x86_64", "cp312-cp312-manylinux_2_28_x86_64"],
+            "triton-3.9.0+git1-cp312-cp312-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl",
+        ),
+    ],
+)
+def test_a_wheel_may_be_called_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tags: list[str], name: str
+) -> None:
+    asked = []
+    monkeypatch.setattr(throwaway, "_run", lambda command: asked.append(command))
+    wheel = wheel_file(tmp_path / "main.whl", *tags)
+    throwaway.install_wheel(tmp_path / "python", wheel)
+    assert Path(asked[-1][-1]).name == name
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"not a zip"])
+def test_what_is_no_wheel_names_itself(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "main.whl").write_bytes(content)
+    with pytest.raises(TrackerError, match=r"main\.whl: no wheel that can be read"):
+        throwaway.wheel_name(tmp_path / "main.whl")
+
+
+def test_a_wheel_without_its_names_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TrackerError, match="no wheel that can be read"):
+        throwaway.wheel_name(wheel_file(tmp_path / "main.whl"))
 
 
 def test_a_wheel_that_does_not_fit_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

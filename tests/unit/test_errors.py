@@ -3,12 +3,16 @@
 import errno
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scripts.tracker.errors import TrackerError, run_command
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +39,27 @@ def test_a_commands_own_status_is_kept(status: int, capsys: pytest.CaptureFixtur
 def test_what_the_user_can_mend_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(TrackerError("x.json: cut short; delete it")) == 2
     assert capsys.readouterr() == ("", "error: x.json: cut short; delete it\n")
+
+
+def test_a_terminal_gets_it_in_its_width_and_no_path_is_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    path = "/a/folder-with-a-long-name/and-another/that-fills-the-line/x.json"
+    assert run(TrackerError(f"{path}: cut short; delete it and run the same command again")) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error:", f"{path}:", "cut short; delete it and run the same", "command again"
+    ]  # fmt: skip
+
+
+def test_a_python_without_our_libraries_is_told_where_they_are(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "scripts.compare"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "make .venv/ready" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_text_of_other_machines_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_a_finding_is_status_1(flag: Any, workspace: Workspace) -> None:
     assert "likely regression" in out
     assert "dq_vector_width 4 -> 1" in out
     assert max(map(len, out.splitlines())) <= 80
-    assert "2 findings." in err
+    assert "2 findings in 1 rows" in err
 
 
 def test_json_is_all_there_is_on_stdout(flag: Any, workspace: Workspace) -> None:
@@ -164,7 +164,7 @@ def test_nothing_measured_is_status_2(
     monkeypatch.setattr(flag_regressions, "ROOT", tmp_path)
     status, out, err = run(flag_regressions, capsys, monkeypatch, "--format", "json")
     assert (status, out) == (2, "")
-    assert err == "error: nothing is measured yet: run make track first\n"
+    assert err == "error: nothing is measured yet: run make track first (commits of main: make follow)\n"
 
 
 def test_comments_of_findings_that_are_no_more_are_deleted(

@@ -85,14 +85,37 @@ def flag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     return start
 
 
-def test_where_nothing_can_be_timed_all_is_skipped_with_a_reason() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--benchmark-json", "OUT/new.json", "--benchmark-autosave"],
+        ["--benchmark-compare", "--benchmark-compare-fail", "median:5%"],
+    ],
+)
+def test_where_nothing_can_be_timed_all_is_skipped_with_a_reason(options: list[str], tmp_path: Path) -> None:
+    options = [word.replace("OUT", str(tmp_path)) for word in options]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "benchmarks/local", "-rs", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "benchmarks/local", "-p", "no:cacheprovider",
+         "--benchmark-storage", str(tmp_path), *options],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     assert NOTHING_TO_TIME in done.stdout
     assert "passed" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_without_pytest_benchmark_the_remedy_is_said(tmp_path: Path) -> None:
+    (tmp_path / "pytest_benchmark.py").touch()  # in place of the package
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "benchmarks/local", "-p", "no:cacheprovider", "-p", "no:benchmark"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "pip install -r benchmarks/local/requirements.txt" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_samples_are_those_of_the_session(bench: Callable[..., Any], tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_the_default_is_the_newest_patch_of_each_minor(pip: FakePip, tmp_path: P
     ("asked", "words"),
     [
         ("latest", "RELEASES='latest'.*write them like 3.2.0"),
-        ("3.1.0 3.7.9", "Triton 3.7.9: not offered for this Python; there are 2.3.1, 3.0.0"),
+        ("3.1.0 3.7.9", "Triton 3.7.9: not offered for this Python; there are 3.0.0, 3.1.0"),
         ("2.3.1 3.1.0", "Triton 2.3.1 is too old"),
     ],
 )

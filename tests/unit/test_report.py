@@ -27,6 +27,7 @@ from scripts.tracker.measured import History
 from scripts.tracker.model import Commit, Finding, Verdict
 from scripts.tracker.report import findings_json, print_summary, print_table
 from scripts.tracker.steps import Judgement
+from scripts.tracker.terminal import terminal
 from scripts.tracker.workspace import Workspace
 
 ALL = [f for group in FINDINGS.values() for f in group]
@@ -109,7 +110,10 @@ def test_the_summary_says_what_was_not_measured() -> None:
     past.notes.append("2 commits were measured with other kernels")
     past.problems.append(TrackerError("results/x.json: cut short"))
     text = " ".join(printed(print_summary, ALL[:1], past).split())
-    assert "1 findings. Measured: 2 commits, 3 variants and cases compiled" in text
+    assert (
+        "1 findings in 1 rows (each of a candidate, a reference and a case). Measured: 2 commits, 3 variants and cases compiled"
+        in text
+    )
     assert "1 skipped (the operation is not there), 1 failed." in text
     assert "3 pairs" in text
     assert "not measured for cuda:90: 3.3.0: no wheel of triton==3.3.0" in text
@@ -138,3 +142,8 @@ def test_a_page_of_half_a_history_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert scripts.report.main() == 2
     assert damaged.name in capsys.readouterr().err
     assert (space.report / "index.html").exists()
+
+
+def test_a_target_is_no_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal().print("Triton releases for cuda:100: 3.6.0")
+    assert "cuda:100: 3.6.0" in capsys.readouterr().out
