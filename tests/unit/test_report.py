@@ -110,10 +110,8 @@ def test_the_summary_says_what_was_not_measured() -> None:
     past.notes.append("2 commits were measured with other kernels")
     past.problems.append(TrackerError("results/x.json: cut short"))
     text = " ".join(printed(print_summary, ALL[:1], past).split())
-    assert (
-        "1 findings in 1 rows (each of a candidate, a reference and a case). Measured: 2 commits, 3 variants and cases compiled"
-        in text
-    )
+    assert "1 findings in 1 rows (each of a candidate, a reference and a case). Measured: 2 commits" in text
+    assert "3 variants and cases compiled" in text
     assert "1 skipped (the operation is not there), 1 failed." in text
     assert "3 pairs" in text
     assert "not measured for cuda:90: 3.3.0: no wheel of triton==3.3.0" in text
