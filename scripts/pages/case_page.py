@@ -9,6 +9,7 @@ from scripts.pages.context import NEWEST, Site
 from scripts.pages.data import case_data, script
 from scripts.pages.paths import case_name, case_page, code_page
 from scripts.pages.plot_lines import Line, epochs_of
+from scripts.tracker.groups import FindingGroup
 from scripts.tracker.model import Case, TimingMeasurement
 
 
@@ -18,7 +19,7 @@ def case_files(
     """Its page and its data."""
     history, data = site.history, f"data/{case_name(case)}.js"
     wanted = (case, replace(case, n_ctx=None))
-    # Its own and those of its code; whole groups, since pages show those.
+    # Its own and those of its code.
     groups = [g for g in site.groups if any(f.case in wanted for f in g.findings)]
     yield data, script(case_data(case, lines, timings, groups, history))
     page = site.page(
@@ -30,7 +31,7 @@ def case_files(
         tables=_newest_values(lines, site),
         epochs=epochs_of(timings, history.commits),
         commits=history.commits,
-        groups=groups,
+        groups=[_of_case(group, wanted) for group in groups],
         drawn=sum(len(line.at) for line in lines),
         taken=sum(line.taken for line in lines),
         missing=_missing(site, timings),
@@ -40,6 +41,11 @@ def case_files(
         ],
     )
     yield case_page(case), page
+
+
+def _of_case(group: FindingGroup, wanted: tuple[Case, Case]) -> FindingGroup:
+    """What of a group is about this case; its page shows the whole."""
+    return replace(group, findings=tuple(f for f in group.findings if f.case in wanted))
 
 
 def _missing(site: Site, timings: list[TimingMeasurement]) -> tuple[int, int]:

@@ -61,6 +61,8 @@ def commit_text(site: Site, commit: Commit) -> str:
         if t.samples_s and flops:
             speeds.setdefault(t.variant, {})[t.case] = flops / float(np.median(t.samples_s)) / 1e12
     cases = sorted({c for of in speeds.values() for c in of}, key=lambda c: (c.head_dim, c.n_ctx or 0))
+    ok = [m for m in site.compiled.get(commit.commit, ()) if m.status is MeasurementStatus.OK and m.evidence]
+    others = [m for m in site.compiled.get(commit.commit, ()) if m not in ok]
     return site.page(
         "commit.html",
         "../",
@@ -68,7 +70,8 @@ def commit_text(site: Site, commit: Commit) -> str:
         state=commit_state(site, commit),
         came=[g for g in site.groups if g.after == commit],
         went=[g for g in site.groups if g.before == commit],
-        measured=sorted(site.compiled.get(commit.commit, ()), key=lambda m: (m.target, m.case)),
+        compiled=sorted(Counter(m.target for m in ok).items()),
+        measured=sorted(others, key=lambda m: (m.target, m.case)),
         failures=site.failed.get(commit.commit, ()),
         cases=[(case, f"../{case_page(case)}") for case in cases],
         speeds=[(variant, [of.get(case) for case in cases]) for variant, of in speeds.items()],

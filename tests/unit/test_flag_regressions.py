@@ -100,7 +100,7 @@ def test_json_is_all_there_is_on_stdout(flag: Any, workspace: Workspace) -> None
     ]
     assert findings[0]["first_changed_stage"] == "llir"
     assert "8 x atom.add.v4.f32 became 32 x atom.add.f32" in findings[0]["explanation"]
-    assert "Measured: 2 commits" in err
+    assert "Measured: 2 commits" in " ".join(err.split())
 
 
 def test_markdown_is_what_the_comments_say(

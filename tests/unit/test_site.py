@@ -6,11 +6,12 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from builders import COMMITS, FINDINGS, NEW, OLD, TARGET, VERSION, history, measured
+from builders import COMMITS, FINDINGS, NEW, OLD, TARGET, VERSION, evidence, history, measured
 from site_builders import HOSTILE, hostile_site, long_history, site, slower, telemetry, timed_history
 
 from scripts.pages.context import NEWEST
@@ -18,7 +19,7 @@ from scripts.pages.data import plot_text
 from scripts.pages.plot_lines import MOST_POINTS
 from scripts.tracker.errors import TrackerError
 from scripts.tracker.history import LandedCommit
-from scripts.tracker.model import Case, Commit, Evidence, Finding, Kernel, Suspect
+from scripts.tracker.model import Case, Commit, Evidence, Finding, Kernel, MeasurementStatus, Suspect, Verdict
 from scripts.tracker.results import BuildFailure
 
 NAME = "3.1.0_3.2.0_atomic_add_cuda-90"
@@ -110,6 +111,27 @@ def test_the_overview_says_how_it_stands_since_when_and_what_is_missing() -> Non
     assert "3 pairs compared" in text
     assert "no wheel of triton==3.3.0" in text
     assert {"ok", "skipped", "failed"} <= set(Page(site([])[commit_page_of(NEW)]).text)
+
+
+def test_a_case_lists_what_is_about_it_alone() -> None:
+    """A group of both head_dims has one page; head_dim 64's case tells of head_dim 64."""
+    here, other = slower(), replace(slower(), id="other", case=replace(slower().case, head_dim=128))
+    files = site([here, other, replace(other, id="wide", verdict=Verdict.COMPILER_WIDE)])
+    text = " ".join(Page(files["cases/hd64-causal-fp16-n2048.html"]).text)
+    assert "likely regression" in text
+    assert "head_dim 128" not in text
+    assert "compiler-wide" not in text
+
+
+def test_a_release_lists_what_did_not_compile_and_counts_the_rest() -> None:
+    past = history()
+    past.measurements = [replace(m, evidence=evidence(NEW, m.variant)) for m in past.measurements]
+    past.measurements += [measured(NEW, "descriptor_add", status=MeasurementStatus.SKIPPED)]
+    page = site([], past)[commit_page_of(NEW)]
+    [table] = re.findall(r"<h2>Code</h2>.*", page, re.S)
+    assert "descriptor_add" in table
+    assert "variants and cases compiled (ok) for cuda:90" in table
+    assert not re.search(r"<td>ok</td>", table)
 
 
 def cards_of(html: str) -> str:

@@ -115,10 +115,26 @@ def test_the_table_of_the_backward_changes_with_its_selectors(page: Page, folder
     show(page, folder, "index.html")
     words = " ".join((page.inner_text("#tflops")).split())
     assert words.startswith(
-        "variant 2048 atomic_add NVIDIA H100, issue 4717 76 atomic_add 3.1.0 100 atomic_add 3.2.0 n/a"
+        "n_ctx 2048 atomic_add issue 4717 76 3.1.0 100 3.2.0 n/a change n/a inline_asm 3.1.0"
     )
     page.select_option("#first", label="3.2.0")
     assert "3.1.0" not in page.inner_text("#tflops")
+
+
+def test_on_a_small_screen_the_numbers_of_the_backward_are_in_view(page: Page, folder: Path) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    show(page, folder, "index.html")
+    box = page.locator("#tflops tr:nth-child(4) td.number").first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
+
+
+def test_on_paper_every_plot_is_drawn(page: Page, folder: Path) -> None:
+    page.set_viewport_size({"width": 1280, "height": 300})
+    show(page, folder, FINDING)
+    assert page.locator("#telemetry-0 .point").count() == 0  # not in view yet
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_selector("#telemetry-0 .point", state="attached")
 
 
 def test_a_finding_page_draws_confirmation_and_telemetry(page: Page, folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders import HD64, NEW, OLD, PATH, evidence, finding, measured, write_object
 
+from scripts.tracker.excerpt import excerpt
 from scripts.tracker.model import Commit, Evidence, Kernel, Stage, Verdict
 from scripts.tracker.stages import StageComparer, StageOutcome, StagesReport, with_stages
 from scripts.tracker.store import EvidenceStore
@@ -218,6 +219,15 @@ def test_a_change_in_the_second_kernel_is_told_too() -> None:
 def test_other_kernels_cannot_be_compared() -> None:
     report = compared(TEXTS, TEXTS)
     assert StageComparer(lambda d: d).compare(record(OLD, TEXTS), record(NEW, TEXTS, "backward_dq")) != report
+
+
+@pytest.mark.parametrize("where", [10, 300, 990])
+def test_a_long_line_is_cut_where_its_difference_is_seen(where: int) -> None:
+    before = "x" * 1000
+    after = before[:where] + "NEW" + before[where + 3 :]
+    old, new = (line for line in excerpt([before], [after]).splitlines() if line[0] in "-+")
+    assert max(len(old), len(new)) <= 240
+    assert ("NEW" in new, "NEW" in old) == (True, False)
 
 
 def test_repeats_are_folded_and_a_long_excerpt_is_cut() -> None:

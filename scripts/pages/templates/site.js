@@ -136,6 +136,12 @@
     observer.observe(element);
   }
 
+  // On paper there is no scrolling: what waits is drawn now.
+  window.addEventListener("beforeprint", () => {
+    for (const [element, draw] of seeing) { draw(); observer.unobserve(element); }
+    seeing.clear();
+  });
+
   function startCase() {
     const candidate = byId("candidate");
     const asked = decodeURIComponent(location.hash.slice(1));
@@ -176,11 +182,8 @@
     return made;
   }
 
-  function tflopsRow(table, name, where, values, digits = 0) {
+  function tflopsRow(table, where, values, digits = 0) {
     const row = table.insertRow();
-    const code = document.createElement("code");
-    code.textContent = name;
-    cell(row, "").append(code);
     cell(row, where, "nowrap");
     for (const value of values) cell(row, typeof value === "number" ? value.toFixed(digits) : (value ?? "n/a"), "number");
   }
@@ -195,19 +198,23 @@
     const label = Object.fromEntries(data.commits), chosen = [byId("first").value, byId("second").value];
     table.replaceChildren();
     const head = table.insertRow();
-    cell(head, "variant", "", "th");
-    cell(head, "", "", "th");
+    cell(head, "n_ctx", "", "th");
     for (const n of data.n_ctx) cell(head, String(n), "number", "th");
     for (const variant of data.variants) {
+      // A row of its own: beside the numbers, the name would leave a small screen no room for them.
+      const name = cell(table.insertRow(), "", "variant", "th"), code = document.createElement("code");
+      name.colSpan = data.n_ctx.length + 1;
+      code.textContent = variant;
+      name.append(code);
       const issue = data.issue.tflops[variant];
       if (issue && Number(headDim) === data.issue.head_dim) {
-        tflopsRow(table, variant, `${data.device}, issue 4717`, data.n_ctx.map((n) => issue[data.issue.n_ctx.indexOf(n)]));
+        tflopsRow(table, "issue 4717", data.n_ctx.map((n) => issue[data.issue.n_ctx.indexOf(n)]));
       }
       const rows = chosen.map((commit) => data.tflops[headDim][commit][variant] ?? data.n_ctx.map(() => null));
-      [...new Set(chosen)].forEach((commit, i) => tflopsRow(table, variant, label[commit], rows[i]));
+      [...new Set(chosen)].forEach((commit, i) => tflopsRow(table, label[commit], rows[i]));
       if (chosen[0] !== chosen[1]) {
         const change = data.n_ctx.map((_, i) => rows[0][i] === null || rows[1][i] === null ? null : 100 * (rows[1][i] / rows[0][i] - 1));
-        tflopsRow(table, variant, "change", change.map((c) => c === null ? null : percent(c)));
+        tflopsRow(table, "change", change.map((c) => c === null ? null : percent(c)));
       }
     }
   }
