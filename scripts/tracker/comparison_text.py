@@ -125,7 +125,8 @@ def _why_not(sides: Sequence[CodegenMeasurement]) -> str:
             first = next(iter(message.strip().splitlines()), "no message")[:_MAX_MESSAGE]
             said.setdefault(side.status, []).append((name, first))
     return "; ".join(
-        f"{status.value} at {' and '.join(name for name, _ in found)}: {code(found[-1][1])}"
+        f"{status.value} at {' and '.join(name for name, _ in found)}: "
+        + ", ".join(code(words) for words in dict.fromkeys(words for _, words in found))
         for status, found in said.items()
     )
 
