@@ -186,13 +186,17 @@ def name_suspects(
     rules: AttributionRules,
     pull_requests: PullRequests,
 ) -> list[Finding]:
-    """The findings with their suspects; without a history each says that there is none."""
+    """The findings with their suspects; without a history each says that there is none. One that says already
+    why it has none keeps that."""
     if history is None:
-        return [replace(finding, attribution=NO_HISTORY) for finding in findings]
+        return [replace(f, attribution=f.attribution or NO_HISTORY) for f in findings]
     ranges: dict[tuple[Commit, Commit], CommitRange | TrackerError] = {}
     known: dict[tuple[Commit, Commit, Clue], Attribution] = {}
     named = []
     for finding in findings:
+        if finding.attribution:
+            named.append(finding)
+            continue
         ends = (finding.before, finding.after)
         if ends not in ranges:
             ranges[ends] = _range(history, *ends)

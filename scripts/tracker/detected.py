@@ -14,6 +14,8 @@ from scripts.tracker.series import FloatArray, Panel, middle
 from scripts.tracker.steps import Place, finding_id, found
 
 _Z95 = 1.96
+# What name_suspects then leaves as it is.
+CREPT = "no suspects: it crept there over all of these commits, and none of them is singled out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def finding(
     if seen.is_drift:  # its newest commit is another with every commit, and it is still the same drift
         case, start = panel.cases[change.case], base.before
         of_start = finding_id("drift", change.candidate, change.reference, case, panel.target, start, start)
-        base = replace(base, id=of_start)
+        base = replace(base, id=of_start, attribution=CREPT)
     return replace(
         base,
         ratio_before=math.exp(before),

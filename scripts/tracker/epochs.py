@@ -114,7 +114,10 @@ def _joined(
         behind = [
             c
             for c in code[_pair_of(f)]
-            if first < order[c.after.commit] <= last and f.verdict is not Verdict.UNSTABLE
+            if first < order[c.after.commit] <= last
+            and f.verdict is not Verdict.UNSTABLE
+            # What crept is no single change's doing, and a change of code on the way stays a finding.
+            and not f.attribution
         ]
         if f.verdict not in _NOT_CONFIRMED:
             settled |= {c.id for c in behind}

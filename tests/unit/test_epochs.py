@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from builders import FACTS
+from history_builders import DAY_ONE, LOWERING
 from lived import judged, lived, of, told
 
 from scripts.tracker.epochs import HARMLESS, split_epochs
+from scripts.tracker.history import FileHistory, LandedCommit
 from scripts.tracker.judge import judge
 from scripts.tracker.measured import History
 from scripts.tracker.model import Verdict
@@ -60,6 +63,23 @@ def test_code_of_another_target_is_a_finding_of_its_own(size: float) -> None:
     assert [f for f in both.findings if f.target != "cuda:100"] == alone.findings
     assert {f.evidence for f in both.findings if f.target == "cuda:100"} == {("codegen",)}
     assert both.counts[HARMLESS] == alone.counts[HARMLESS]
+
+
+def test_a_creep_names_no_suspects_and_leaves_a_change_of_code_its_own_finding() -> None:
+    history = with_code({"atomic_add": [1 + 0.002 * i for i in range(N)]}, 58)
+    order = history.commits
+    parents = [(), *((c.commit,) for c in order)]
+    landed = [
+        LandedCommit(c.commit, parents[i], DAY_ONE + timedelta(days=i), f"Change atomics (#{i})", LOWERING)
+        for i, c in enumerate(order)
+    ]
+    history.triton = FileHistory(landed, {}, "history")
+    found = {f.evidence: f for f in of(judge(history))}
+    crept = found["timing",]
+    assert (crept.before, crept.after) == (order[0], order[-1])
+    assert crept.suspects == ()
+    assert "none of them is singled out" in crept.attribution
+    assert found["codegen",].suspects != ()
 
 
 def test_code_too_new_for_its_time_stays_a_finding_of_code() -> None:
