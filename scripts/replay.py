@@ -44,6 +44,7 @@ def main() -> int:
             console, speed
         )
         return 0
+    print("simulating histories: about a minute", file=sys.stderr, flush=True)
     recorded = recorded_facts(Workspace(ROOT))
     simulated = score(options.worlds, policy)
     if options.format == "json":
