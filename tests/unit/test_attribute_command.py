@@ -199,7 +199,7 @@ def test_the_page_escapes_subjects() -> None:
     page = site([NAMED])["findings/3.1.0_3.2.0_atomic_add_cuda-90.html"]
     assert "<script>alert" not in page
     assert "&lt;script&gt;" in page
-    assert "one of 3 commits" in page
+    assert "One of 3 commits." in page
 
 
 def test_of_several_lists_the_one_of_most_findings_stands_for_the_group() -> None:
