@@ -1,4 +1,4 @@
-"""What a comparison takes as a Triton: a release, a wheel of any name, a folder; and what it says of others."""
+"""What a comparison takes as a Triton: a release, a wheel of any name, a folder; and what it refuses."""
 
 from __future__ import annotations
 
